@@ -1,0 +1,147 @@
+"""The passes over a suite: check and compile every arm once, then the replicates."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from bench_suite.contracts import contract
+from bench_suite.suite import PlannedCase
+from collector.node.crew import Crew, Outcome
+from collector.node.ledger import CaseRecord
+from collector.node.memory import available_bytes, needed_bytes
+from collector.node.planted import choose_planted
+from collector.node.protocol import Measure, Prepare, WorkerSetup
+from collector.node.replay import replays
+from collector.node.run_state import Run
+from store.bundle.schemas import RunKind
+
+MEMORY_SHARE = 0.8
+"""Share of the free memory that a case may use; the rest is the system's and the parent's."""
+RECHECK_LARGE_IN = 0
+"""The replicate in which cases with large inputs are checked again on fresh ones."""
+LARGE_INPUT_BYTES = 128 * 2**20
+MOST_DEATHS = 8
+"""Arms of one case that may kill their worker before the case is left."""
+
+
+def ranks_of(planned: PlannedCase) -> int:
+    return planned.case["ranks"] if contract(planned.case.operator).collective else 1
+
+
+def _setup(run: Run, ranks: int) -> WorkerSetup:
+    return WorkerSetup(
+        device_kind=run.identity.kind,
+        device_index=run.identity.index,
+        threads=run.suite.method.threads,
+        candidates=list(run.suite.candidates),
+        memory_limit_bytes=int(available_bytes() * MEMORY_SHARE / ranks) if run.identity.kind == "cpu" else None,
+        world_size=ranks,
+        planted=_planted(run),
+    )
+
+
+def _planted(run: Run) -> dict[str, float]:
+    """The case with a planted arm: of those that one device can run, in runs of a whole suite."""
+    if not run.options.audit or run.options.cases or run.options.kind is not RunKind.NIGHT:
+        return {}
+    alone = [
+        r.planned.case.case_id
+        for r in run.records
+        if ranks_of(r.planned) == 1 and not r.empty and not replays(r.planned.case, run.hello, run.identity)
+    ]
+    return choose_planted(run.header.run_id, alone)
+
+
+def _by_ranks(run: Run, order: list[CaseRecord]) -> Iterator[tuple[int, list[CaseRecord]]]:
+    """Cases grouped by how many processes they need, one device's cases first."""
+    for ranks in sorted({ranks_of(record.planned) for record in order}):
+        yield ranks, [record for record in order if ranks_of(record.planned) == ranks]
+
+
+def prepare(run: Run) -> None:
+    """Compile, check and weigh every arm; an arm that kills its worker is left out and the case is tried again."""
+    for ranks, records in _by_ranks(run, run.records):
+        with Crew(_setup(run, ranks), folder=run.folder, environment=run.environment) as crew:
+            for record in records:
+                run.progress.step(f"checking {record.planned.case.case_id}")
+                if record.skipped is not None or (record.planned.case.case_id, None) in run.done:
+                    continue
+                if not (run.in_time(record, None) and _fits(run, record)):
+                    continue
+                outcomes = []
+                for _ in range(MOST_DEATHS):
+                    task = Prepare(
+                        case_id=record.planned.case.case_id,
+                        phase=record.planned.case.phase,
+                        seed=run.suite.seed,
+                        exclude=record.excluded,
+                        replay=replays(record.planned.case, run.hello, run.identity),
+                    )
+                    outcome = crew.do(task, limit_s=run.options.case_limit_s, ends_s=run.ends_s)
+                    if run.cut_short(record, outcome):
+                        break
+                    record.take(outcome, None)
+                    outcomes.append(outcome)
+                    if outcome.death is None or not record.alive:
+                        break
+                run.finish_step(record, None, outcomes)
+
+
+def _fits(run: Run, record: CaseRecord) -> bool:
+    """Whether the case fits the memory that is free; else it is skipped with the figures."""
+    needed, free = needed_bytes(record.planned.case, run.identity), available_bytes()
+    if run.identity.memory_bytes and run.identity.kind != "cpu":
+        free = min(free, run.identity.memory_bytes)
+    if needed <= free * MEMORY_SHARE:
+        return True
+    words = f"needs {needed / 2**30:.1f} GiB; {free / 2**30:.1f} GiB are free and a case may take {MEMORY_SHARE:.0%}"
+    record.skip("memory", words)
+    return False
+
+
+def measure(run: Run) -> None:
+    """The replicates: each a fresh process (or group of ranks) that walks the suite in an order of its own.
+
+    Which arms there are to time is known now, and with them whether all of them can be replayed.
+    """
+    for record in run.records:
+        record.replayed = replays(record.planned.case, run.hello, run.identity) and not record.no_replay
+    for replicate in range(run.suite.method.replicates):
+        order = [record for record in run.records if not record.empty]
+        random.Random(f"{run.suite.seed}:{replicate}").shuffle(order)
+        for ranks, records in _by_ranks(run, order):
+            with Crew(_setup(run, ranks), folder=run.folder, environment=run.environment) as crew:
+                for record in records:
+                    words = f"replicate {replicate + 1} of {run.suite.method.replicates}: {record.planned.case.case_id}"
+                    run.progress.step(words)
+                    if (record.planned.case.case_id, replicate) not in run.done and run.in_time(record, replicate):
+                        run.finish_step(record, replicate, _measure_case(run, crew, record, replicate))
+
+
+def _measure_case(run: Run, crew: Crew, record: CaseRecord, replicate: int) -> list[Outcome]:
+    """Measure the case, again without an arm that failed; everything that was said."""
+    outcomes: list[Outcome] = []
+    large = contract(record.planned.case.operator).input_bytes(record.planned.case) > LARGE_INPUT_BYTES
+    limit_s = max(run.options.case_limit_s, 6 * run.suite.method.case_budget_s)
+    while record.alive:
+        task = Measure(
+            case_id=record.planned.case.case_id,
+            phase=record.planned.case.phase,
+            seed=run.suite.seed,
+            replicate=replicate,
+            exclude=record.excluded,
+            method=run.suite.method,
+            recheck=not large or replicate == RECHECK_LARGE_IN,
+            replay=record.replayed,
+        )
+        before = len(record.excluded)
+        outcome = crew.do(task, limit_s=limit_s, ends_s=run.ends_s)
+        if run.cut_short(record, outcome):
+            break
+        record.take(outcome, replicate)
+        outcomes.append(outcome)
+        again = outcome.death is not None or any(getattr(m, "kind", "") == "arm_failed" for m in outcome.messages)
+        if not again or len(record.excluded) == before:
+            break
+    return outcomes

@@ -1,0 +1,20 @@
+"""What goes wrong with a store.
+
+StoreError         one line: what, the value, the rule, the way out
+├── StoreBusyError another process holds the lock or the lease
+└── QueryError     a question that cannot be asked or answered
+"""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """A store that is none, cannot be reached or refuses; the message is one line."""
+
+
+class StoreBusyError(StoreError):
+    """Another process does the work at this moment."""
+
+
+class QueryError(StoreError):
+    """A query that is not a single SELECT, or that DuckDB refuses."""

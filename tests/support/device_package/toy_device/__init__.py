@@ -1,0 +1,1 @@
+"""A device as another package would bring it."""
