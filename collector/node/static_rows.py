@@ -66,6 +66,8 @@ def static_row(metrics: StaticMetrics, run_id: str, at: datetime) -> Row:
         "static_shared_bytes": metrics.shared_bytes,
         "static_stack_bytes": metrics.stack_bytes,
         "static_instructions": metrics.instructions,
+        "static_matrix_instructions": metrics.matrix_instructions,
+        "static_load_widths": json.dumps(dict(metrics.load_widths)),
         "static_binary_bytes": metrics.binary_bytes,
         "static_binary_sha256": metrics.binary_sha256,
     }

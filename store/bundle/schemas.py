@@ -12,8 +12,8 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 2
-"""History: 1 the first; 2 more columns of results (`ADDED`)."""
+SCHEMA_VERSION = 3
+"""History: 1 the first; 2 and 3 more columns of results (`ADDED`)."""
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 DOUBLES = pa.list_(pa.float64())
@@ -174,6 +174,8 @@ RESULTS = pa.schema(
         ("static_shared_bytes", pa.int64()),  # of a block
         ("static_stack_bytes", pa.int64()),
         ("static_instructions", pa.int64()),
+        ("static_matrix_instructions", pa.int64()),
+        ("static_load_widths", pa.string()),  # JSON, bits -> loads of global memory; 0 bits is a bulk copy
         ("static_binary_bytes", pa.int64()),
         ("static_binary_sha256", pa.string()),  # equal hashes are equal machine code
         ("null_reasons", pa.string()),  # JSON
@@ -222,7 +224,8 @@ ADDED: dict[int, dict[str, tuple[str, ...]]] = {
             "static_spills", "static_shared_bytes", "static_stack_bytes", "static_instructions",
             "static_binary_bytes", "static_binary_sha256",
         )
-    }
+    },
+    3: {"results": ("static_matrix_instructions", "static_load_widths")},
 }  # fmt: skip
 """Version -> the columns that came with it. A node may be older than its host: what its bundle lacks is null."""
 

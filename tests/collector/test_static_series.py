@@ -20,6 +20,8 @@ KERNEL = StaticMetrics(
     registers=64,
     shared_bytes=24576,
     instructions=400,
+    matrix_instructions=48,
+    load_widths=((32, 4), (128, 12)),
     binary_bytes=9000,
     binary_sha256="a" * 64,
     compile_s=1.5,
@@ -45,11 +47,14 @@ def test_static_metrics_are_series_and_judged_exactly(tmp_path: Path, monkeypatc
     lake = Lake.open(place)
     try:
         rows = lake.sql(
-            "SELECT subject_id, device_model, arm, status, static_registers, static_spills, status_reason "
+            "SELECT subject_id, device_model, arm, status, static_registers, static_matrix_instructions, "
+            "static_load_widths, status_reason "
             "FROM results ORDER BY device_model, measured_at"
         ).to_pylist()
     finally:
         lake.close()
     assert [row["static_registers"] for row in rows] == [None, 64, 64, 72]
+    assert [row["static_matrix_instructions"] for row in rows] == [None, 48, 48, 48]
+    assert rows[1]["static_load_widths"] == '{"32": 4, "128": 12}'
     assert len({row["subject_id"] for row in rows[1:]}) == 1 and {row["arm"] for row in rows} == {"candidate"}
     assert rows[0]["status"] == "failed" and "no such instruction" in rows[0]["status_reason"]
