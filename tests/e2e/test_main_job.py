@@ -93,13 +93,18 @@ def two_nights(
     return store, first, second
 
 
+def planted(document: dict[str, Any]) -> dict[str, Any]:
+    """The finding of the slowed candidate: the largest of it, as a busy machine may rightly have smaller ones."""
+    return max((f for f in document["findings"] if "candidate:ours" in f["arms"]), key=lambda f: f["change"])
+
+
 @pytest.mark.timeout(1200)
 def test_a_slowed_candidate_becomes_a_confirmed_finding(
     two_nights: tuple[Path, dict[str, Any], dict[str, Any]],
 ) -> None:
     """The second run suspects it, a confirm run in fresh processes witnesses it, and it names both revisions."""
     store, first, second = two_nights
-    finding = next(f for f in second["findings"] if "candidate:ours" in f["arms"])
+    finding = planted(second)
 
     assert first["findings"] == []
     assert finding["state"] == "confirmed"
@@ -121,7 +126,7 @@ def test_the_receiver_is_told_once(
 ) -> None:
     """One message for the finding, with its id and its numbers; a further notify sends nothing."""
     store, _, second = two_nights
-    finding = next(f for f in second["findings"] if "candidate:ours" in f["arms"])
+    finding = planted(second)
     told = [m for m in receiver[1] if finding["finding_id"] in json.dumps(m)]
 
     assert len(told) == 1

@@ -24,6 +24,8 @@ CHROMIUM_FLAGS = (
     "--disable-sync",
     "--no-first-run",
 )
+WAIT_MS = 60_000
+"""How long a page may take on a loaded machine before a test gives up."""
 PROBES = ("/_stcore/health", "/_stcore/host-config")
 """Streamlit itself asks for these below a page's path, and gets a 404 each."""
 
@@ -108,6 +110,7 @@ class Visit:
         self._lent = context is not None
         self.context = context or browser.new_context(color_scheme="dark" if dark else "light", **options)
         self.page = self.context.new_page()
+        self.page.set_default_timeout(WAIT_MS)
         self.address = address
         self.errors: list[str] = []
         self.outside: list[str] = []
@@ -135,18 +138,44 @@ class Visit:
         return self.page
 
     def settle(self) -> None:
-        """Waits until the headline is there, nothing is stale and the script has ended."""
-        self.page.wait_for_selector("h1.ko-h1", timeout=60_000)
+        """Waits until the headline is there, the script has ended and nothing is stale."""
+        self.page.wait_for_selector("h1.ko-h1", timeout=WAIT_MS)
         self.page.wait_for_function(
-            "() => !document.querySelector('[data-testid=stStatusWidget]')"
+            "() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"
             " && !document.querySelector('[data-stale=true]')"
             " && !document.querySelector('[data-testid=stSkeleton]')",
-            timeout=60_000,
+            timeout=WAIT_MS,
         )
 
-    def text(self) -> str:
-        """The words of the page, narrow and hard spaces as they are."""
-        return str(self.page.locator(".stMainBlockContainer").inner_text())
+    def says(self, words: str, within: str = ".stMainBlockContainer") -> None:
+        """Asserts that an element `within` comes to say `words`: the page draws after its script has ended."""
+        from playwright.sync_api import TimeoutError as TookTooLong
+
+        try:
+            self.page.wait_for_function(
+                "([within, words]) => [...document.querySelectorAll(within)]"
+                ".some(e => (e.innerText ?? e.textContent).includes(words))",
+                arg=[within, words],
+                timeout=WAIT_MS,
+            )
+        except TookTooLong:
+            found = [element.text_content() for element in self.page.locator(within).all()]
+            raise AssertionError(f"{words!r} is not in {found}") from None
+
+    def carries(self, words: str) -> None:
+        """Asserts that the document comes to hold `words`, in a text or in an attribute."""
+        self.page.wait_for_function(
+            "words => document.documentElement.outerHTML"
+            ".replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&').includes(words)",
+            arg=words,
+            timeout=WAIT_MS,
+        )
+
+    def counts(self, selector: str, count: int) -> None:
+        """Asserts that the page comes to have `count` elements."""
+        from playwright.sync_api import expect
+
+        expect(self.page.locator(selector)).to_have_count(count, timeout=WAIT_MS)
 
     def barriers(self) -> list[str]:
         """What axe-core finds serious or worse on the page, a line each: rule, element."""

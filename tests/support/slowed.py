@@ -10,8 +10,7 @@ SHARE = float(os.environ.get("PLANTED_SHARE", "0"))
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    result = torch.nn.functional.rms_norm(x, (x.shape[-1],), weight, 1e-5)
     again = round(SHARE * x.shape[0])
-    if again:
+    if again:  # Before the result is there, so that the peak of memory stays what it was.
         torch.nn.functional.rms_norm(x[:again], (x.shape[-1],), weight, 1e-5)
-    return result
+    return torch.nn.functional.rms_norm(x, (x.shape[-1],), weight, 1e-5)
