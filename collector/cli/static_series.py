@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bench_suite.static import StaticMetrics
-    from bench_suite.static_change import StaticChange
+    from detection.static_change import StaticChange
 
 _LATEST = """
     SELECT case_id, device_model, static_registers, static_spills, static_shared_bytes, static_stack_bytes,
-           static_instructions, static_binary_bytes, static_binary_sha256
+           static_instructions, static_matrix_instructions, static_binary_bytes, static_binary_sha256
     FROM results WHERE device_kind = 'static' AND static_binary_sha256 IS NOT NULL
     QUALIFY row_number() OVER (PARTITION BY case_id, device_model ORDER BY measured_at DESC) = 1
 """
@@ -24,10 +24,10 @@ def keep_static(found: Sequence[StaticMetrics], place: str) -> list[StaticChange
     """Put the metrics into the store, and what each is against the ones before; failed compilations are kept only."""
     from datetime import UTC, datetime
 
-    from bench_suite.static_change import static_change
     from collector.node.folders import spool_folder
     from collector.node.publish import put
     from collector.node.static_rows import publish_static, static_row
+    from detection.static_change import static_change
     from store.lake.lake import Lake
 
     lake = Lake.create(place)
@@ -51,8 +51,8 @@ def keep_static(found: Sequence[StaticMetrics], place: str) -> list[StaticChange
 
 def change_lines(changes: Sequence[StaticChange]) -> list[str]:
     """One line a kernel and chip that is not the same binary, then the count."""
-    from bench_suite.static_change import StaticVerdict
     from collector.cli.words import counted
+    from detection.static_change import StaticVerdict
 
     told = [change.sentence for change in changes if change.verdict not in (StaticVerdict.UNCHANGED, StaticVerdict.NEW)]
     same = sum(change.verdict is StaticVerdict.UNCHANGED for change in changes)

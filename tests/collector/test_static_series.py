@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench_suite.static import StaticMetrics
-from bench_suite.static_change import StaticVerdict
 from collector.cli.static_series import change_lines, keep_static
+from detection.static_change import StaticVerdict
 from store.lake.lake import Lake
 
 KERNEL = StaticMetrics(

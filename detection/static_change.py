@@ -8,7 +8,7 @@ from enum import StrEnum
 
 WORSE_WHEN_LARGER = ("static_spills", "static_registers", "static_shared_bytes", "static_stack_bytes")
 """In the order of what they cost: a spill is memory traffic, the others are room for fewer programs at a time."""
-OTHER = ("static_instructions", "static_binary_bytes")
+OTHER = ("static_matrix_instructions", "static_instructions", "static_binary_bytes")
 
 
 class StaticVerdict(StrEnum):
@@ -51,20 +51,22 @@ class StaticChange:
 def static_change(
     variant: str, chip: str, before: Mapping[str, object] | None, now: Mapping[str, object]
 ) -> StaticChange:
-    """Compares two rows of static metrics, by the names of their columns. The dearest that differs decides."""
+    """Compares two rows of static metrics, by the names of their columns. The dearest that differs decides.
+
+    A number that one of the two does not have is not compared.
+    """
     if before is None or before.get("static_binary_sha256") is None:
         return StaticChange(variant=variant, chip=chip, verdict=StaticVerdict.NEW)
     if before["static_binary_sha256"] == now["static_binary_sha256"]:
         return StaticChange(variant=variant, chip=chip, verdict=StaticVerdict.UNCHANGED)
-    pairs = [(name, _number(before, name), _number(now, name)) for name in (*WORSE_WHEN_LARGER, *OTHER)]
-    differences = tuple(pair for pair in pairs if pair[1] != pair[2])
+    pairs = [(name, before.get(name), now.get(name)) for name in (*WORSE_WHEN_LARGER, *OTHER)]
+    differences = tuple(
+        (name, float(was), float(is_now))
+        for name, was, is_now in pairs
+        if isinstance(was, int | float) and isinstance(is_now, int | float) and was != is_now
+    )
     dear = [(was, now_) for name, was, now_ in differences if name in WORSE_WHEN_LARGER]
     verdict = StaticVerdict.CHANGED
     if dear:
         verdict = StaticVerdict.REGRESSED if dear[0][1] > dear[0][0] else StaticVerdict.IMPROVED
     return StaticChange(variant=variant, chip=chip, verdict=verdict, differences=differences)
-
-
-def _number(row: Mapping[str, object], name: str) -> float:
-    value = row.get(name)
-    return float(value) if isinstance(value, int | float) else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench_suite.static_change import StaticVerdict, static_change
+from detection.static_change import StaticVerdict, static_change
 
 BEFORE: dict[str, object] = {
     "static_registers": 64, "static_spills": 0, "static_shared_bytes": 24576, "static_stack_bytes": 0,
