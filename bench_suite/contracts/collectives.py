@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from bench_suite.contract import Axis, AxisValue, Case, Contract, DType, Tolerance
-from bench_suite.contracts.error_bounds import CONFIDENCE, storage
+from bench_suite.contracts.error_bounds import largest_normal, storage
 from bench_suite.contracts.wording import count, shape_words
 
 _DTYPES = (DType.FP32, DType.BF16, DType.FP16)
@@ -37,13 +37,23 @@ def _share(case: Case) -> float:
 
 
 def _reduction_tolerance(case: Case) -> Tolerance:
-    """Backends add in the dtype itself, rounding every partial sum of 2, 3, ... n terms.
+    """Backends add in the dtype itself, rounding every partial sum of 2, 3, ... n terms, in an order of their own.
 
-    The last rounding is relative to the result; the partial sum of k terms has a root mean square of sqrt(k), so that
-    the n - 2 before it add lambda u sqrt(sum of k). Two ranks round once: exactly to nearest.
+    The last rounding is relative to the result. Before it each of `elements` sums is rounded n - 2 times, by at most
+    u |s_k|, where s_k of k terms is normal with variance k; a chain has the largest partial sums of all orders. No
+    |s_k| exceeds z sqrt(k), z the largest of elements (n - 2) normal numbers, so that in one sum the errors come to
+
+    - at most u z (sqrt(2) + sqrt(3) + ... + sqrt(n - 1)), whatever the roundings do, and
+    - at most u z lambda sqrt(2 + 3 + ... + (n - 1)) where their signs are random: lambda as z, of `elements` sums.
+
+    The smaller holds: the first up to some 60 ranks. Each error is rounded on at most n - 1 times, by 1 + u. Two ranks
+    round once: exactly to nearest.
     """
-    partial = sum(range(2, case["ranks"]))
-    absolute = CONFIDENCE * case.dtype.unit_roundoff * math.sqrt(partial)
+    ranks, elements, u = case["ranks"], case["elements"], case.dtype.unit_roundoff
+    sizes = range(2, ranks)
+    worst = sum(math.sqrt(size) for size in sizes)
+    likely = largest_normal(elements) * math.sqrt(sum(sizes))
+    absolute = u * largest_normal(elements * len(sizes)) * min(worst, likely) * (1.0 + u) ** (ranks - 1)
     return Tolerance(absolute=absolute, relative=storage(case.dtype))
 
 

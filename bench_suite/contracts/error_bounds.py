@@ -17,6 +17,9 @@ CONFIDENCE is lambda. Plain recursive summation of zero-mean terms has a standar
 sqrt(n) u / sqrt(6) = 0.41 sqrt(n) u; lambda = 4 is ten of those: no correct kernel trips it in any number of elements,
 and blocked, pairwise or matrix-unit summation stays far inside. Arithmetic below binary32 (TF32, a bf16 accumulator)
 does not.
+
+Where the numbers are added in the tensors' own 16 bits, a few terms each, there is no such distance: the largest of
+millions of errors counts, and `largest_normal` says how far out that may lie.
 """
 
 from __future__ import annotations
@@ -28,6 +31,9 @@ from bench_suite.contract import Case, Contract, DType, Extreme, Tolerance
 
 CONFIDENCE = 4.0
 """lambda of Higham & Mary: ten standard deviations of recursive summation."""
+
+FALSE_ALARM = 1e-6
+"""The chance that one of all the numbers behind a result lies beyond `largest_normal`."""
 
 ACCUMULATE = DType.FP32.unit_roundoff
 """Unit roundoff of the accumulator a contract demands: binary32, whatever the dtype of the tensors."""
@@ -44,6 +50,15 @@ SMALLEST_STORED = {
 def accumulation(length: int) -> float:
     """lambda sqrt(n) u of the accumulator: relative to the magnitudes for same-sign terms, to the result else."""
     return CONFIDENCE * math.sqrt(length) * ACCUMULATE
+
+
+def largest_normal(count: int) -> float:
+    """What the largest of `count` standard normal numbers exceeds with a chance below FALSE_ALARM; 0 of none.
+
+    P(|Z| > z) <= 2 exp(-z^2 / 2), added up over all of them (Boole's inequality): z = sqrt(2 ln(2 count / p)). Sums of
+    bounded errors of mean zero have the same tail (Hoeffding 1963, J. Am. Stat. Assoc. 58, theorem 2).
+    """
+    return math.sqrt(2.0 * math.log(2.0 * count / FALSE_ALARM)) if count else 0.0
 
 
 def storage(dtype: DType, roundings: int = 1) -> float:
