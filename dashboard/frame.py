@@ -58,6 +58,7 @@ VIEWS: tuple[View, ...] = (
     View(path="memory", title="Memory", module="dashboard.views.memory", remembers=("device",)),
     View(path="collectives", title="Collectives", module="dashboard.views.collectives", remembers=("device",)),
     View(path="numerics", title="Numerics", module="dashboard.views.numerics", remembers=("device",)),
+    View(path="static", title="Static", module="dashboard.views.static", remembers=("kernel", "chip")),
     View(path="fleet", title="Fleet", module="dashboard.views.fleet", remembers=("unit", "run")),
     View(path="runs", title="Runs", module="dashboard.views.runs", remembers=("run",)),
     View(path="policies", title="Policies", module="dashboard.views.policies"),

@@ -30,7 +30,7 @@ UNITS_QUERY = """
 with own as (
   select coalesce(device_unit, '') as device_unit, coalesce(device_model, device_kind, 'unknown device')
          as device_model, host, case_id, arm, settings, status, latency_p50_s, latest_at
-  from series
+  from series where device_kind is distinct from 'static'
 ), alike as (
   select *, median(ln(latency_p50_s)) filter (status = 'measured' and latency_p50_s > 0)
            over (partition by device_model, case_id, arm, settings) as middle,

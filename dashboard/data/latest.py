@@ -27,7 +27,7 @@ DEVICES_QUERY = """
 select coalesce(device_unit, '') as device_unit, coalesce(max(device_model), max(device_kind), 'unknown device')
        as device_model, max(device_slice) as device_slice, max(device_kind) as device_kind, max(host) as host,
        max(latest_at) as latest_at, count(*) as series
-from series group by 1 order by latest_at desc, device_unit limit 500
+from series where device_kind is distinct from 'static' group by 1 order by latest_at desc, device_unit limit 500
 """
 
 

@@ -156,7 +156,7 @@ select count(*) filter (role = 'candidate') as series,
        count(*) filter (role = 'candidate' and coalesce(verdict, 'not_judged') = 'not_judged') as not_judged,
        median(smallest_visible_change) filter (role = 'candidate') as visible_median,
        count(distinct case_id) as cases
-from series
+from series where device_kind is distinct from 'static'
 """
 
 

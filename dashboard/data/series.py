@@ -63,7 +63,8 @@ def default_subject(family: str | None = None, device: str | None = None, case_i
     """The heaviest candidate's series, of a family, a device model or a case where they are given."""
     query = f"""
         select {SUBJECT_FIELDS} from series s
-        where ($family is null or s.family = $family) and ($case_id is null or s.case_id = $case_id)
+        where s.device_kind is distinct from 'static'
+          and ($family is null or s.family = $family) and ($case_id is null or s.case_id = $case_id)
           and ($device is null or s.device_model = $device or s.device_unit = $device)
         order by {ARM_ORDER.split(",")[0]}, s.weight desc nulls last, s.n_runs desc, s.subject_id limit 1
     """  # noqa: S608
@@ -91,8 +92,13 @@ class Choice:
     name: str
 
 
+FAMILIES_QUERY = """
+select distinct coalesce(family, 'other') as family from series where device_kind is distinct from 'static' order by 1
+"""
+
+
 def families() -> list[str]:
-    found = table("select distinct coalesce(family, 'other') as family from series order by 1")
+    found = table(FAMILIES_QUERY)
     return [str(name) for name in found["family"].to_pylist()]
 
 
@@ -105,7 +111,7 @@ def cases(family: str, chosen: Subject) -> list[Choice]:
                  row_number() over (partition by s.case_id order by
                    s.device_unit is not distinct from $unit desc, s.settings is not distinct from $settings desc,
                    s.role = $role desc, s.role = 'candidate' desc, s.subject_id) as place
-          from series s where coalesce(s.family, 'other') = $family
+          from series s where coalesce(s.family, 'other') = $family and s.device_kind is distinct from 'static'
         )
         select subject_id, name from ranked where place = 1 order by weight desc nulls last, name limit 5000
     """

@@ -36,7 +36,8 @@ def draw() -> None:
         _quarantine(refused, parts.zone_of("UTC"))
         return
     asked = st.query_params.get("run")
-    one = data.run(asked or listed[0].run_id)
+    measured = next((row for row in listed if row.kind != "import"), listed[0])
+    one = data.run(asked or measured.run_id)
     if one is None:
         st.html(markup.headline(markup.say("There is no such run."), f"Asked for: {asked}"))
         st.html(markup.empty("It may be of another store, or retracted.", markup.link("Newest run", link("runs"))))

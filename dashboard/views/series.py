@@ -27,6 +27,9 @@ def draw() -> None:
     chosen = _chosen()
     if chosen is None:
         return
+    if chosen.device_kind == "static":
+        _compiled(chosen)
+        return
     arms = data.arms_of(chosen)
     headline = st.container()
     _choosers(chosen)
@@ -69,6 +72,13 @@ def draw() -> None:
     query = data.history_query(len(arms))
     parts.downloads("series", lambda: frame(query, parameters), query)
     _raw_samples(arms, focus, points, zone)
+
+
+def _compiled(chosen: data.Subject) -> None:
+    """A kernel that was compiled and never ran: its series is on another page."""
+    st.html(markup.headline(markup.say(f"{chosen.case_id} was compiled for {chosen.device_model}, not measured.")))
+    address = link("static", kernel=chosen.case_id, chip=chosen.device_model)
+    st.html(markup.empty("It has registers and spills in the place of times:", markup.link("Static", address)))
 
 
 def _chosen() -> data.Subject | None:
