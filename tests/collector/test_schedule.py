@@ -57,7 +57,7 @@ def history(tmp_path: Path) -> list[ScheduleEvent]:
 
 def until(tmp_path: Path, outcome: ScheduleOutcome, count: int = 1) -> list[ScheduleEvent]:
     """Waits for so many events of that outcome."""
-    for _ in range(600):
+    for _ in range(2400):
         found = [event for event in history(tmp_path) if event.outcome is outcome]
         if len(found) >= count:
             return found
@@ -113,7 +113,7 @@ def test_what_was_due_while_nobody_was_there_is_written_down(tmp_path: Path, kee
 
 
 def wait_for_jobs(daemon: Daemon) -> None:
-    for _ in range(400):
+    for _ in range(2400):
         if daemon.next_runs():
             return
         time.sleep(0.05)
