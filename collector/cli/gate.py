@@ -24,6 +24,7 @@ def gate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Over all history: how often would it have fired?")
     ] = False,
+    days: Annotated[int | None, typer.Option(help="With --dry-run: only the last so many days.", min=1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Check a run against a gate: exit 0 where every rule passes, 1 where one fails, 4 where one cannot say.
@@ -33,6 +34,8 @@ def gate(
       collector gate inference --store /srv/observatory
 
       collector gate training --curves losses.csv
+
+      collector gate inference --dry-run --days 90
     """
     from collector.host.curves import read_curves
     from collector.host.gates import check_run, dry_run_gate, load_gate
@@ -42,7 +45,7 @@ def gate(
     policy = load_gate(name)
     lake = Lake.open(store_uri(store))
     if dry_run:
-        dry = dry_run_gate(lake, policy)
+        dry = dry_run_gate(lake, policy, days=days)
         document = {"fired": dry.fired, "confirmed": dry.confirmed, "days": dry.days, "runs": len(dry.outcomes)}
         typer.echo(json.dumps(document) if as_json else f"gate {policy.name} {policy.version}: {dry.sentence}")
         return
