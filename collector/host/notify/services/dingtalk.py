@@ -19,7 +19,15 @@ from collector.host.notify.document import Detail, Dialect, body, first_that_fit
 from collector.host.notify.escape import lookalike as escape
 from collector.host.notify.message import Message
 from collector.host.notify.secrets import Secret
-from collector.host.notify.services.service import Answer, JsonObject, Request, Service, encode, json_request
+from collector.host.notify.services.service import (
+    Answer,
+    JsonObject,
+    Request,
+    Service,
+    encode,
+    errcode_refusal,
+    json_request,
+)
 from collector.host.notify.wording import gravest_first, plain_lines
 
 BODY_BYTES = 20_000
@@ -69,12 +77,6 @@ def sign(payload: JsonObject, url: Secret, secret: Secret | None, at: datetime) 
     return json_request(payload, Secret(signed), secret, at)
 
 
-def refusal(answer: Answer) -> str:
-    said = answer.object()
-    code = said.get("errcode")
-    return "" if code == 0 else f"errcode {code}: {said.get('errmsg') or 'no reason given'}"
-
-
 def passing(answer: Answer) -> bool:
     """Busy, or too many messages."""
     return answer.object().get("errcode") in _PASSING
@@ -86,7 +88,7 @@ SERVICE = Service(
     render=render,
     plain=plain_form,
     sign=sign,
-    refusal=refusal,
+    refusal=errcode_refusal,
     passing=passing,
     batch=BATCH,
     pause_s=3.1,

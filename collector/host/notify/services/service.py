@@ -73,6 +73,13 @@ Passing = Callable[[Answer], bool]
 """Whether the error inside a 2xx may pass by itself, such as a rate limit."""
 
 
+def errcode_refusal(answer: Answer) -> str:
+    """For services that answer 200 and say in `errcode` whether it is a yes."""
+    said = answer.object()
+    code = said.get("errcode")
+    return "" if code == 0 else f"errcode {code}: {said.get('errmsg') or 'no reason given'}"
+
+
 def never_passes(answer: Answer) -> bool:
     """For services that report rate limits by status."""
     return False

@@ -13,7 +13,7 @@ from collector.host.notify.document import Detail, Dialect, body, first_that_fit
 from collector.host.notify.escape import lookalike as escape
 from collector.host.notify.escape import visible
 from collector.host.notify.message import Message
-from collector.host.notify.services.service import Answer, JsonObject, Service, json_request
+from collector.host.notify.services.service import Answer, JsonObject, Service, errcode_refusal, json_request
 from collector.host.notify.wording import gravest_first, plain_lines
 
 MARKDOWN_BYTES, TEXT_BYTES = 4096, 2048
@@ -45,12 +45,6 @@ def plain_form(messages: Sequence[Message]) -> JsonObject:
     return {"msgtype": "text", "text": {"content": content}}
 
 
-def refusal(answer: Answer) -> str:
-    said = answer.object()
-    code = said.get("errcode")
-    return "" if code == 0 else f"errcode {code}: {said.get('errmsg') or 'no reason given'}"
-
-
 def passing(answer: Answer) -> bool:
     """Busy, or too many messages."""
     return answer.object().get("errcode") in _PASSING
@@ -62,7 +56,7 @@ SERVICE = Service(
     render=render,
     plain=plain_form,
     sign=json_request,
-    refusal=refusal,
+    refusal=errcode_refusal,
     passing=passing,
     batch=BATCH,
     pause_s=3.1,
