@@ -61,7 +61,7 @@ VIEWS: tuple[View, ...] = (
     View(path="static", title="Static", module="dashboard.views.static", remembers=("kernel", "chip")),
     View(path="fleet", title="Fleet", module="dashboard.views.fleet", remembers=("unit", "run")),
     View(path="runs", title="Runs", module="dashboard.views.runs", remembers=("run",)),
-    View(path="policies", title="Policies", module="dashboard.views.policies"),
+    View(path="policies", title="Policies", module="dashboard.views.policies", remembers=("device",)),
 )
 
 

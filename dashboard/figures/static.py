@@ -44,6 +44,7 @@ def static_figure(
     top = max(known, default=1.0) or 1.0
     ticks = linear_ticks(0.0, top * 1.1)
     made.update_yaxes(title_text=label(title), range=[0, top * 1.15], tickvals=ticks, ticktext=[*map(tick_text, ticks)])
-    made.update_xaxes(tickformat="%d %b", nticks=8)
+    days = (at[-1] - at[0]).days if at else 0
+    made.update_xaxes(tickformat="%d %b" if days > 7 else "%d %b<br>%H:%M", nticks=8)
     made.update_layout(margin={"r": 20, "t": 10})
     return made

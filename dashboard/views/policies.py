@@ -1,4 +1,4 @@
-"""The policies that judged, what they said, and a dry run of another floor over the nights that are past."""
+"""The policies that judged and what they said, a dry run of another floor, and the gates over past runs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from datetime import UTC, datetime, timedelta
 import streamlit as st
 
 from dashboard import markup, parts, words
+from dashboard.data import latest
 from dashboard.data import policies as data
 from dashboard.data.source import frame
 from dashboard.markup import Html
 from dashboard.tables import Column, table
+from dashboard.views.choose import choose_device
+from dashboard.views.gates import draw_gates
 
 SPANS = {"30 days": 30, "90 days": 90, "1 year": 366}
 
@@ -23,6 +26,7 @@ def draw() -> None:
         st.html(markup.headline(markup.say("No policy has judged anything yet.")))
         command = markup.element("code", "collector run")
         st.html(markup.empty("Verdicts come with runs that are judged.", markup.join(["Make one with ", command, "."])))
+        _gates()
         return
     st.html(markup.headline(_sentence(uses), _second(uses)))
     st.html(markup.heading("What the policies said", "verdicts against history, by policy, version and metric"))
@@ -33,8 +37,7 @@ def draw() -> None:
         percent = st.number_input(
             "Floor, %", 0.0, 100.0, 3.0, 0.5, key="floor", bind="query-params", persist_state="session", width=140
         )
-    since = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(days=SPANS[span])
-    found = data.dry_run(float(percent) / 100, since)
+    found = data.dry_run(float(percent) / 100, _since(span))
     if found:
         st.html(_dry(found))
     else:
@@ -45,7 +48,24 @@ def draw() -> None:
             "and the false-discovery rule are those of the night, so the judge itself may call fewer."
         )
     )
+    _gates()
     parts.downloads("policies", lambda: frame(data.USES_QUERY), data.USES_QUERY)
+
+
+def _since(span: str) -> datetime:
+    """Of the hour, so that an answer holds for it."""
+    return datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(days=SPANS[span])
+
+
+def _gates() -> None:
+    """Every gate over the runs of one device."""
+    devices = [device for device in latest.devices() if device.device_unit]
+    if not devices:
+        return
+    with parts.filters():
+        device = choose_device(devices, label="Gates of")
+        span = parts.segmented("gates over", list(SPANS), key="gates", default="90 days")
+    draw_gates(device, _since(span))
 
 
 def _sentence(uses: Sequence[data.PolicyUse]) -> markup.Sentence:

@@ -88,23 +88,25 @@ def _sentence(found: Sequence[Standing]) -> markup.Sentence:
     counts = Counter(s.change.verdict for s in found if s.change is not None)
     failed = sum(s.change is None for s in found)
     tail = f"; {words.plural(failed, 'kernel does', 'kernels do')} not compile for a chip" if failed else ""
-    known = sum(counts.values()) - counts[StaticVerdict.NEW]
+    new = counts[StaticVerdict.NEW]
+    known = sum(counts.values()) - new
     if not known:
-        return markup.say(
-            f"{words.capital(words.counted(len(found), 'binary', 'binaries'))} compiled, each for the first time{tail}."
-        )
+        first = words.counted(len(found), "binary", "binaries")
+        return markup.say(f"{first} compiled, each for the first time{tail}.")
+    if new:
+        tail = f"; {words.plural(new, 'is new', 'are new')}{tail}"
     changed = known - counts[StaticVerdict.UNCHANGED]
     if not changed:
-        return markup.say(
-            f"Every binary is the one of the compilation before: {words.counted(known, 'hash', 'hashes')} equal{tail}."
-        )
+        equal = words.counted(known, "binary is", "binaries are")
+        return markup.say(f"Nothing changed: {equal} the same as at the compilation before{tail}.")
     worse = [s for s in found if s.change is not None and s.change.verdict is StaticVerdict.REGRESSED]
     pieces: list[str | markup.Piece] = [f"{words.count_of(changed, known, 'binaries')} differ from the one before"]
     if worse:
         first = worse[0]
         named = markup.Piece(text=short(first.now.kernel), href=_link(first.now))
         needs = f"{words.number_word(len(worse))} {'needs' if len(worse) == 1 else 'need'} more"
-        pieces += ["; ", markup.Piece(text=needs, tone=Tone.SLOWER), ", the first is ", named]
+        lead = ": " if len(worse) == 1 else ", the first is "
+        pieces += ["; ", markup.Piece(text=needs, tone=Tone.SLOWER), lead, named]
         pieces += [f" for {first.now.chip} ({_differences(first)})"]
     else:
         pieces.append("; none needs more registers, spills or shared memory")
@@ -149,9 +151,13 @@ def _grid(shown: Sequence[Standing], number: str) -> Html:
     by_place = {s.now.place: s for s in shown}
     kernels = list(dict.fromkeys(s.now.kernel for s in shown))
     chips = sorted({s.now.chip for s in shown}, key=_chip_order)
-    cells = [[_cell(by_place.get((kernel, chip)), number) for chip in chips] for kernel in kernels]
+    any_before = any(s.before is not None for s in shown)
+    cells = [[_cell(by_place.get((kernel, chip)), number, any_before) for chip in chips] for kernel in kernels]
     names = [two_lines(short(kernel), _shape(kernel)) for kernel in kernels]
-    title = markup.heading(words.capital(number), "by kernel and chip, newest compilation; below it the one before")
+    title = markup.heading(
+        words.capital(number),
+        "by kernel and chip, the newest compilation" + (", below it what was before" if any_before else ""),
+    )
     return markup.join([title, heat_table(names, chips, cells, label=f"{number} by kernel and chip")])
 
 
@@ -160,7 +166,7 @@ def _chip_order(chip: str) -> tuple[str, int, str]:
     return chip.rstrip("0123456789abcdef"), int(digits or 0), chip
 
 
-def _cell(one: Standing | None, number: str) -> HeatCell:
+def _cell(one: Standing | None, number: str, any_before: bool) -> HeatCell:
     if one is None:
         return HeatCell(first="not compiled", second="for this chip")
     if one.change is None:
@@ -169,7 +175,7 @@ def _cell(one: Standing | None, number: str) -> HeatCell:
     asked = NUMBERS[number]
     now = asked.value(one.now)
     was = asked.value(one.before) if one.before is not None else None
-    second, tone = "first time", 0
+    second, tone = "new" if any_before else "", 0
     if one.before is not None:
         if one.change.verdict is StaticVerdict.UNCHANGED and number != "compile time":
             second = "same binary"
@@ -294,7 +300,7 @@ def _history(own: Sequence[Compiled]) -> Html:
         if row.static_binary_sha256 is None:
             code: object = two_lines(markup.chip("does not compile", Tone.SLOWER), row.status_reason or "")
         else:
-            same = older is not None and older.static_binary_sha256 == row.static_binary_sha256
+            same = older is None or older.static_binary_sha256 == row.static_binary_sha256
             text = row.static_binary_sha256[:12]
             code = (
                 markup.element("span", text, css="ko-muted") if same else markup.element("span", text, css="ko-strong")
