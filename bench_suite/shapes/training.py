@@ -14,7 +14,7 @@ from bench_suite.shapes import cost
 from bench_suite.shapes.chips import Chip, chip_named
 from bench_suite.shapes.cost import Cost
 from bench_suite.shapes.errors import ShapeError
-from bench_suite.shapes.models import Shard, model_named, shard
+from bench_suite.shapes.models import ModelConfig, Shard, model_named, shard
 from bench_suite.shapes.representatives import Representative, ShapeList
 from bench_suite.shapes.training_run import Sharding, TrainingRun
 
@@ -61,21 +61,27 @@ class _Call:
     cost: Cost
 
 
-def derive_training(recipe: TrainingRecipe) -> ShapeList:
-    """All shapes of a step, heaviest first. Raises ShapeError for a model that cannot be cut so."""
-    model, chip = model_named(recipe.model), chip_named(recipe.chip)
+def derive_training(recipe: TrainingRecipe, own: ModelConfig | None = None) -> ShapeList:
+    """All shapes of a step, heaviest first, of the model that the recipe names or of a model that is not shipped.
+
+    Raises ShapeError for a model that cannot be cut so.
+    """
+    model, chip = own or model_named(recipe.model), chip_named(recipe.chip)
+    part = shard(model, recipe.tensor_parallel)
+    run = TrainingRun(
+        model=model.name, model_source=model.source, dtype="bf16", step_s=0.0,
+        **{name: getattr(recipe, name) for name in _SHARED},
+    )  # fmt: skip
     if model.layers % recipe.pipeline_parallel:
         raise ShapeError(
             f"pipeline_parallel is {recipe.pipeline_parallel}: layers of {model.name} is {model.layers}, "
             "must be a multiple of it"
         )
     if model.is_mixture:
-        raise ShapeError(f"model {model.name}: training shapes of mixtures of experts are not derived, only dense ones")
-    part = shard(model, recipe.tensor_parallel)
-    run = TrainingRun(
-        model=model.name, model_source=model.source, dtype="bf16", step_s=0.0,
-        **{name: getattr(recipe, name) for name in _SHARED},
-    )  # fmt: skip
+        raise ShapeError(
+            f"model {model.name}: training shapes of mixtures of experts are not derived, only dense ones; "
+            "`collector shapes import` takes those of a recorded step"
+        )
     calls = list(_step(run, part, chip))
     step_s = sum(call.calls * float(call.cost.time_s) for call in calls)
     shapes = sorted(_weighted(calls, step_s), key=lambda shape: -shape.weight_time)

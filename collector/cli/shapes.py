@@ -26,9 +26,11 @@ Most = Annotated[int, typer.Option(help="Rows of the table to print; the list ha
 def register(app: typer.Typer) -> None:
     """Adds the group, with what `shape_lists` has for it."""
     from collector.cli import shape_lists
+    from collector.cli.training_shapes import derive_training_shapes
 
     shape_lists.register(shapes_app)
     shapes_app.command("derive")(derive_shapes)
+    shapes_app.command("derive-training")(derive_training_shapes)
     shapes_app.command("import")(import_recording)
     app.add_typer(shapes_app, name="shapes")
 
@@ -85,7 +87,7 @@ def derive_shapes(
     columns = (arrival, arrival_unit, input_tokens, output_tokens, cached_tokens)
     table = derive(
         _trace(trace, columns, rate, seed),
-        _model(model, models),
+        named_model(model, models),
         tensor_parallel=tp,
         token_budget=budget,
         max_seqs=max_seqs,
@@ -139,7 +141,8 @@ def _trace(name: str, columns: Columns, rate: float | None, seed: int) -> Length
     return read_trace(Path(name), chosen if named else None, requests_per_s=rate, seed=seed)
 
 
-def _model(name: str, file: Path | None) -> ModelConfig:
+def named_model(name: str, file: Path | None) -> ModelConfig:
+    """A shipped model, or one of a file."""
     from bench_suite.shapes.models import load_models, model_named
     from collector.errors import UsageError
 

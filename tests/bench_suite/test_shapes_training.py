@@ -114,6 +114,7 @@ def test_the_training_suite_holds_every_shape() -> None:
         ({"model": "qwen3-30b-a3b"}, "training shapes of mixtures of experts are not derived"),
         ({"pipeline_parallel": 3}, "pipeline_parallel is 3: layers of llama-3.1-8b is 32, must be a multiple of it"),
         ({"tensor_parallel": 3}, "tp is 3: heads of llama-3.1-8b is 32, must be a multiple of tp"),
+        ({"pipeline_parallel": 0}, "pipeline_parallel is 0, must be a whole number >= 1"),
         ({"sequence": 0}, "sequence is 0, must be a whole number >= 1"),
         ({"tensor_parallel": 8, "sequence": 100}, "tensor_parallel is 8, must divide the 100 tokens of a pass"),
     ],

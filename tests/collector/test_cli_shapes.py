@@ -209,3 +209,52 @@ def test_an_unknown_model_of_ones_own_names_the_known(requests_file: Path, model
     mine: list[str | Path] = ["--trace", requests_file, *COLUMNS, "--rate", "3"]
 
     assert "must be one of tiny" in refusal(shapes("derive", *mine, "--model", "huge", "--models", models_file))
+
+
+def test_training_shapes_of_a_model_of_ones_own(tmp_path: Path) -> None:
+    """Sizes and cuts from the command line give a list that a suite takes, with projections both ways and messages."""
+    (tmp_path / "ours.toml").write_text(TINY_MODEL)
+    cut = ("--sequence", "512", "--micro-batches", "3", "--tp", "2", "--dp", "4", "--sharding", "ddp")
+    arguments = ("derive-training", "--models", tmp_path / "ours.toml", "--model", "tiny", *cut)
+    printed = shapes(*arguments, "--out", tmp_path / "mine.toml")
+    found = document(shapes(*arguments, "--json"))
+
+    assert printed.exit_code == 0 and "tiny training, tp2 pp1 ddp4, sequence 512" in printed.stdout
+    sizes = {(shape["operator"], shape["family"]): dict(shape["axes"]) for shape in found["shapes"]}
+    assert sizes["gemm", "gate_up"] == sizes["gemm_wgrad", "gate_up"] == {"M": 512, "N": 512, "K": 256}
+    assert sizes["all_gather", "tensor_parallel"] == {"ranks": 2, "elements": 512 * 256}
+    assert sizes["all_reduce", "data_parallel"]["ranks"] == 4
+    assert len(read_list(tmp_path / "mine.toml").shapes) == len(found["shapes"])
+    suite = [
+        '[suite]\nname = "s"\nsummary = "s"\nversion = 1\nseed = 1\ndtype = { cpu = "fp32", accelerator = "bf16" }',
+        '[[shapes]]\nlist = "mine.toml"\n',
+    ]
+    (tmp_path / "suite.toml").write_text("\n".join(suite))
+    distinct = {(shape["operator"], str(shape["axes"])) for shape in found["shapes"]}
+    assert len(load_suite(str(tmp_path / "suite.toml")).cases) == len(distinct)
+
+
+def test_a_shipped_training_list_is_what_the_command_derives(tmp_path: Path) -> None:
+    """The bytes of llama-3.1-8b on 64 ranks."""
+    result = shapes("derive-training", "--model", "llama-3.1-8b", "--dp", "64", "--out", tmp_path / "mine.toml")
+    assert result.exit_code == 0, result.output
+    name = "llama-3.1-8b_training_tp1_pp1_fsdp64_seq8192"
+    assert (tmp_path / "mine.toml").read_text(encoding="utf-8") == shipped_text(name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("--model", "qwen3-30b-a3b"),
+            "mixtures of experts are not derived, only dense ones; `collector shapes import`",
+        ),
+        (("--model", "llama-3.1-8b", "--sharding", "zero1"), "--sharding is 'zero1', must be one of ddp, fsdp"),
+        (("--model", "llama-3.1-8b", "--pp", "0"), "pipeline_parallel is 0, must be a whole number >= 1"),
+        (("--model", "nobody"), "model 'nobody': not known, must be one of"),
+        (("--model", "llama-3.1-8b", "--chip", "abacus"), "abacus"),
+    ],
+)
+def test_training_shapes_that_cannot_be_derived_get_one_line(arguments: tuple[str, ...], words: str) -> None:
+    """What, value, rule, way out."""
+    assert words in refusal(shapes("derive-training", *arguments))
