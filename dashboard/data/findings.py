@@ -25,20 +25,62 @@ from detection.findings import (
     fold,
 )
 
-ROW_QUERY = """
+_ROWS = """
 select f.finding_id, f.state, f.finding_class, f.direction, f.metric, f.title, f.shape, f.case_id, f.subject_id,
        f.device_model, f.device_unit, f.host, f.change, f.change_low, f.change_high, f.price, f.since_at, f.opened_at,
        f.revision_good, f.revision_bad, f.cause, f.owner, coalesce(len(f.subject_ids), 1) as group_size,
        s.sparkline_ratio, s.sparkline_latency_s, s.sparkline_at
 from findings_state f left join series s on s.subject_id = f.subject_id
-order by abs(f.price) desc nulls last, abs(f.change) desc nulls last, f.finding_id
-limit 20000
 """
+_BY_PRICE = "order by abs(f.price) desc nulls last, abs(f.change) desc nulls last, f.finding_id limit 20000"
+ROW_QUERY = _ROWS + _BY_PRICE
+GROUP_QUERY = (
+    _ROWS
+    + """
+where f.finding_class is not distinct from $class and f.direction * $way > 0
+  and f.revision_bad is not distinct from $revision and f.since_at >= $since and f.since_at < $since + interval 1 day
+"""
+    + _BY_PRICE
+)
 
 
 def all_findings() -> list[FindingRow]:
     """Every finding, the dearest first, each in the state that people and measurements have put it into by now."""
     return with_acts(ask(FindingRow, ROW_QUERY))
+
+
+def groups(rows: Sequence[FindingRow]) -> dict[str, list[FindingRow]]:
+    """Words -> the open findings that probably have one cause: of a class, a way and a first revision, since one night.
+
+    Only groups of two and more, the largest first.
+    """
+    found: dict[tuple[object, ...], list[FindingRow]] = {}
+    for row in rows:
+        if row.state in OPEN and row.since_at is not None:
+            key = (row.finding_class, row.direction > 0, row.revision_bad, row.since_at.date())
+            found.setdefault(key, []).append(row)
+    named = {}
+    for own in sorted(found.values(), key=lambda own: (-len(own), own[0].finding_id)):
+        first = own[0]
+        if len(own) > 1 and first.since_at is not None:
+            at = f" at {first.revision_bad[:12]}" if first.revision_bad else ""
+            way = "worse" if first.direction > 0 else "better"
+            kind = first.finding_class or "not classed"
+            named[f"{len(own)} {way} since {first.since_at:%d %b %Y}, class {kind}{at}"] = own
+    return named
+
+
+def group_of(found: Finding) -> list[FindingRow]:
+    """The open findings of the group that `found` is in, itself among them; empty where it is in none."""
+    facts = found.facts
+    given = {
+        "class": facts.finding_class,
+        "way": 1 if facts.direction > 0 else -1,
+        "revision": facts.revision_bad or None,
+        "since": facts.since_at.replace(hour=0, minute=0, second=0, microsecond=0),
+    }
+    rows = with_acts(ask(FindingRow, GROUP_QUERY, given))
+    return next((own for own in groups(rows).values() if any(r.finding_id == found.finding_id for r in own)), [])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ def draw(finding_id: str) -> None:
         st.html(rule)
     _repeat(found)
     st.html(markup.heading("Say something", "each act is kept with its author; nothing measured is touched"))
-    triage.acts([finding_id], zone=zone, key="one")
+    triage.acts_of_one(found, zone=zone)
     _history(found, zone)
     if bad is not None:
         _retract(bad)

@@ -25,6 +25,7 @@ STATES = {
     "all": None,
 }
 A_PAGE = 50
+MOST_GROUPS = 6
 
 
 def draw() -> None:
@@ -71,10 +72,6 @@ def _not_told() -> None:
         routes = ", ".join(sorted({letter.route for letter in dead}))
         said = f"{words.plural(len(dead), 'message')} could not be told on {routes}; nobody tries again. "
         st.html(markup.note(markup.join([said, markup.element("code", "collector notify dead"), " names them."])))
-
-
-def _searched(row: FindingRow) -> str:
-    return " ".join(filter(None, (row.name, row.shape, row.case_id, row.finding_id, row.owner, row.host))).lower()
 
 
 def _select(label: str, options: Sequence[str], key: str) -> str | None:
@@ -124,8 +121,12 @@ def _bulk(shown: Sequence[FindingRow]) -> None:
         chosen = st.multiselect(
             "Findings", list(names), format_func=lambda name: names[name], key="bulk", placeholder="one or more"
         )
-        group = st.button("All that are shown", on_click=_choose_all, args=(list(names),))
-        if chosen or group:
+        with st.container(horizontal=True):
+            st.button("All that are shown", on_click=_choose_all, args=(list(names),))
+            for number, (words_of, own) in enumerate(list(data.groups(shown).items())[:MOST_GROUPS]):
+                ids = [row.finding_id for row in own]
+                st.button(f"These {words_of}", key=f"group-{number}", on_click=_choose_all, args=(ids,))
+        if chosen:
             triage.acts(chosen, zone=UTC, key="bulk")
 
 

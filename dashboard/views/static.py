@@ -91,8 +91,8 @@ def _sentence(found: Sequence[Standing]) -> markup.Sentence:
     new = counts[StaticVerdict.NEW]
     known = sum(counts.values()) - new
     if not known:
-        first = words.counted(len(found), "binary", "binaries")
-        return markup.say(f"{first} compiled, each for the first time{tail}.")
+        compiled = words.counted(len(found), "binary", "binaries")
+        return markup.say(f"{compiled} compiled, each for the first time{tail}.")
     if new:
         tail = f"; {words.plural(new, 'is new', 'are new')}{tail}"
     changed = known - counts[StaticVerdict.UNCHANGED]

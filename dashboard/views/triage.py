@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from dashboard import people, words
+from dashboard import markup, people, words
 from dashboard.data import findings as data
-from detection.findings import TriageKind
+from dashboard.sentences import device_name
+from detection.findings import Finding, TriageKind
 from store.lake.errors import StoreError
 
 LONGEST_TEXT = 2000
@@ -31,6 +32,19 @@ def acts(finding_ids: Sequence[str], *, zone: tzinfo, key: str) -> None:
         _act("Resolve", key, lambda: _text_form(ids, TriageKind.RESOLVED, key, "It is settled, whatever is measured."))
         _act("Note", key, lambda: _text_form(ids, TriageKind.NOTE, key, "Changes no state.", needs_text=True))
         _act("Link", key, lambda: _link_form(ids, key))
+
+
+def acts_of_one(found: Finding, *, zone: tzinfo) -> None:
+    """The buttons of one finding; where others came with it, they can be said of the whole group at once."""
+    ids = [found.finding_id]
+    group = data.group_of(found) if people.is_triager() else []
+    if group:
+        others = [f"{row.name} on {device_name(row.device_model)}" for row in group if row.finding_id not in ids]
+        named = words.enumeration([*others[:3], *([f"{len(others) - 3} more"] if len(others) > 3 else [])])
+        if st.toggle(f"Of all {len(group)} that began the same night", key="whole-group"):
+            ids = [row.finding_id for row in group]
+        st.html(markup.note(f"With it began {named}, of the same class and revision."))
+    acts(ids, zone=zone, key="one")
 
 
 EXPECTED = "The new level is the level: from now on runs are compared with it. Say why."

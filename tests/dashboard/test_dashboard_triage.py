@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import simulated_lake
+from one_cause import add_companion
 
 from dashboard.data import findings as data
 from detection.findings import FindingState, TriageKind
@@ -19,10 +21,18 @@ SIMULATION = simulated_lake.Simulation(nights=3, devices=simulated_lake.DEVICES[
 Said = Callable[[Any], str]
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store that each test gets a copy of."""
+    root = tmp_path_factory.mktemp("triage")
+    simulated_lake.build_lake(root, SIMULATION)
+    return root / "store"
+
+
 @pytest.fixture
-def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_store(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store of one's own to write into."""
-    simulated_lake.build_lake(tmp_path, SIMULATION)
+    shutil.copytree(built, tmp_path / "store")
     monkeypatch.setenv("KERNEL_OBSERVATORY_STORE", str(tmp_path / "store"))
     return tmp_path / "store"
 
@@ -119,3 +129,78 @@ def test_act_through_the_page_is_shown_by_it(own_store: Path, page: Callable[...
 def test_unknown_finding_is_said(own_store: Path, page: Callable[..., Any], said: Said) -> None:
     """A link to a finding that is not here says so and leads to the list."""
     assert "There is no such finding." in said(page(own_store, "findings", finding="F-00000000"))
+
+
+def test_findings_of_one_cause_are_a_group(own_store: Path) -> None:
+    """Open findings of a class, a way and a revision that began in one night stand together; others do not."""
+    assert data.groups(data.all_findings()) == {}
+    both = add_companion(Lake.open(own_store), SIMULATION)
+    data.forget()
+    ((named, own),) = data.groups(data.all_findings()).items()
+    assert {row.finding_id for row in own} == set(both)
+    assert named.startswith("2 worse since ") and named.endswith("class code at 9d02aa1")
+    found = data.current(both[1])
+    assert found is not None
+    assert {row.finding_id for row in data.group_of(found)} == set(both)
+    data.say_of([both[1]], TriageKind.RESOLVED, actor="ana")
+    assert data.group_of(found) == []
+
+
+def test_act_on_a_whole_group_from_one_page(own_store: Path, page: Callable[..., Any], said: Said) -> None:
+    """The page of a finding names what began with it, and one act is an event of each with its author."""
+    both = add_companion(Lake.open(own_store), SIMULATION)
+    app = page(own_store, "findings", finding=both[0])
+    assert "With it began Companion on H200" in said(app)
+    app.toggle(key="whole-group").set_value(True).run()
+    app.text_input(key="triager-name").set_value("Ana")
+    next(button for button in app.button if button.label == "Say it").click().run()
+    assert [[(act.event, act.actor) for act in data.acts_of(name)] for name in both] == [[("acknowledged", "Ana")]] * 2
+
+
+def test_a_group_is_chosen_in_the_list(own_store: Path, page: Callable[..., Any]) -> None:
+    """A button of the list takes all findings of a group, and an act on them is one event each."""
+    both = add_companion(Lake.open(own_store), SIMULATION)
+    app = page(own_store, "findings")
+    next(button for button in app.button if button.label.startswith("These 2 worse since")).click().run()
+    assert set(app.multiselect(key="bulk").value) == set(both)
+    app.text_input(key="triager-name").set_value("Bo")
+    app.text_input(key="triager-name").run()
+    owner = next(field for field in app.text_input if field.label == "Owner")
+    owner.set_value("kernels team")
+    next(button for button in app.button if button.label == "Assign to them").click().run()
+    owners = [found.owner for name in both if (found := data.current(name)) is not None]
+    assert owners == ["kernels team"] * 2
+
+
+ACTS = (
+    ("Say it", None, "acknowledged"),
+    ("Assign to them", ("Owner", "bo"), "assigned"),
+    ("Snooze until then", None, "snoozed"),
+    ("Link to it", ("Address of the issue", "https://example.com/1"), "linked"),
+)
+
+
+@pytest.mark.parametrize(("button", "field", "event"), ACTS, ids=[act[2] for act in ACTS])
+def test_every_form_writes_its_event(
+    own_store: Path, page: Callable[..., Any], button: str, field: tuple[str, str] | None, event: str
+) -> None:
+    """Each form of the page writes one event of its kind, with its author and what was given."""
+    finding = simulated_lake.planted_id(SIMULATION, 1)
+    app = page(own_store, "findings", finding=finding)
+    app.text_input(key="triager-name").set_value("Ana")
+    if field is not None:
+        next(f for f in app.text_input if f.label == field[0]).set_value(field[1])
+    next(b for b in app.button if b.label == button).click().run()
+    assert [(act.event, act.actor) for act in data.acts_of(finding)] == [(event, "Ana")]
+
+
+@pytest.mark.parametrize("event", ["expected", "resolved", "note"])
+def test_every_text_form_writes_its_event(own_store: Path, page: Callable[..., Any], event: str) -> None:
+    """The forms that ask for a text write it down with the event and its author."""
+    finding = simulated_lake.planted_id(SIMULATION, 1)
+    app = page(own_store, "findings", finding=finding)
+    app.text_input(key="triager-name").set_value("Ana")
+    place = ["acknowledged", "expected", "resolved", "note"].index(event)
+    app.text_area[place].set_value("because")
+    [b for b in app.button if b.label == "Say it"][place].click().run()
+    assert [(act.event, act.actor, act.text) for act in data.acts_of(finding)] == [(event, "Ana", "because")]
