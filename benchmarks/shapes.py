@@ -252,7 +252,7 @@ def page_of(scores: Sequence[Score], today: str, cpu_s: float) -> Iterator[str]:
                 cells = [_cell(_one(scores, scenario.name, scored_on, method, budget)) for budget in BUDGETS]
                 yield f"| {method} | {' | '.join(cells)} |"
             yield ""
-    yield "Not measured: how a GEMM at an odd M runs on a GPU; the profiled token counts are 1, 2, 4 and multiples of 8."
+    yield "Not measured: how a GEMM at an odd M runs on a GPU; the profile has 1, 2, 4 and multiples of 8 tokens."
     yield ""
 
 
