@@ -1,13 +1,13 @@
-"""Which cases of a suite fit a night: heavy ones always, the rest in turn, the impossible said with its figure.
+"""Which cases of a suite a night takes, and in what order: heavy ones always, the rest in turn.
 
-An estimate is a roofline time and therefore optimistic; what a case took on an earlier night, where that is known, is
-better and is used instead.
+An estimate is a roofline time and what stands around it on some machine; what a case took on an earlier night is better
+and is used instead; and both are scaled by how the steps of this very run compare with what was expected of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from bench_suite.contracts import contract
 from bench_suite.plan import Method, PlannedCase, Suite
@@ -19,17 +19,26 @@ CORE_SHARE = 0.5
 CALLS_PER_ROUND = 8
 """In roofline times: three arms near it, and a naive one that takes some five times as long."""
 
+FEWEST_ROUNDS = 10
+"""Where fewer rounds than a suite's least take twice a case's seconds, the harness stops after these."""
+
 PREPARE_CALLS, REPLICATE_CALLS = 40, 20
 """In roofline times, beside the timed rounds: references in float64, first calls, memory, warm-up, the recheck."""
 
 PREPARE_S, REPLICATE_S = 10.0, 1.5
-"""What a case costs beside its calls: a cold compilation, and a replicate's share of processes and messages."""
+"""What a case costs beside its calls: a cold compilation, and a replicate's messages."""
+
+START_S = 4.0
+"""Until a process has imported what it needs; as many ranks on as few cores take as many times as long."""
 
 DRAWN_BYTES_PER_S = 3e8
 """Making one set of inputs: drawn, copied and summed up."""
 
 UNKNOWN_LATENCY_S = 0.0
 """Where no roof is known the case is taken to fill its own budget and no more."""
+
+TRUST_S = 5.0
+"""Seconds of steps as expected that stand against the first ones of a run, so that one odd step is not a rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,106 +54,153 @@ class Cost:
         return self.prepare_s + replicates * self.replicate_s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skip:
-    """A case that is not measured this night, and why."""
-
-    planned: PlannedCase
-    reason: str
-    """One sentence with the figures."""
-    estimate_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Night:
-    """What fits: every case of the suite is either kept or skipped."""
-
-    kept: tuple[PlannedCase, ...]
-    skipped: tuple[Skip, ...]
-    turns: int
-    """Nights until every case that can fit has had its turn."""
+def ranks_of(planned: PlannedCase) -> int:
+    """Processes that the case needs at the same time."""
+    return planned.case["ranks"] if contract(planned.case.operator).collective else 1
 
 
 def estimate(planned: PlannedCase, method: Method, ceilings: Ceilings | None) -> Cost:
-    """What a case takes: its own timed seconds, or what its least rounds need, and what stands around them."""
+    """What a case takes: its own timed seconds, or what its rounds need, and what stands around them."""
     latency_s = roofline(planned.case, ceilings).latency_s or UNKNOWN_LATENCY_S
     drawn_s = contract(planned.case.operator).input_bytes(planned.case) / DRAWN_BYTES_PER_S
-    timed_s = max(method.case_budget_s, method.min_rounds * CALLS_PER_ROUND * latency_s)
+    rounds_s = [rounds * CALLS_PER_ROUND * latency_s for rounds in (method.min_rounds, FEWEST_ROUNDS)]
+    timed_s = max(method.case_budget_s, min(rounds_s[0], max(2 * method.case_budget_s, rounds_s[1])))
     return Cost(
         prepare_s=PREPARE_S + PREPARE_CALLS * latency_s + 2 * drawn_s,
         replicate_s=REPLICATE_S + REPLICATE_CALLS * latency_s + drawn_s + timed_s,
     )
 
 
-def plan_night(
-    suite: Suite,
-    ceilings: Ceilings | None,
-    *,
-    budget_s: float,
-    night: int,
-    known: Mapping[str, Cost] | None = None,
-) -> Night:
-    """The part of `suite` that fits `budget_s` on the night number `night` (any whole number that grows by one).
+@dataclass(slots=True)
+class Pace:
+    """How long things take, as a factor on what was expected of them."""
 
-    Up to CORE_SHARE of the budget goes to the heaviest cases, the same each night. The others are cut into turns that
-    each fit what is left, in the suite's order, and night n runs turn n modulo their number: none starves. `known` has
-    what cases took on an earlier night, by case_id.
+    expected_s: float = 0.0
+    took_s: float = 0.0
+
+    def add(self, expected_s: float, took_s: float) -> None:
+        self.expected_s += expected_s
+        self.took_s += took_s
+
+    @property
+    def factor(self) -> float:
+        return (self.took_s + TRUST_S) / (self.expected_s + TRUST_S)
+
+
+@dataclass(slots=True)
+class _Paces:
+    prepare: Pace = field(default_factory=Pace)
+    replicate: Pace = field(default_factory=Pace)
+
+
+class Forecast:
+    """What each case of a suite will take, the better the more has been seen."""
+
+    def __init__(self, suite: Suite, ceilings: Ceilings | None, known: Mapping[str, Cost]) -> None:
+        """`known`: what cases took on an earlier night, by case_id; how far that was from estimates scales the rest."""
+        self.replicates = suite.method.replicates
+        estimates = {entry.case.case_id: estimate(entry, suite.method, ceilings) for entry in suite.cases}
+        self.known = {case_id for case_id in estimates if case_id in known}
+        self._expected = estimates | {case_id: known[case_id] for case_id in self.known}
+        self._of_known, self._of_estimates, self._starts = _Paces(), _Paces(), Pace()
+        for case_id in self.known:
+            self._of_estimates.prepare.add(estimates[case_id].prepare_s, known[case_id].prepare_s)
+            self._of_estimates.replicate.add(estimates[case_id].replicate_s, known[case_id].replicate_s)
+
+    def cost(self, case_id: str) -> Cost:
+        """As far as is known now."""
+        expected, paces = self._expected[case_id], self._paces(case_id)
+        return Cost(
+            prepare_s=expected.prepare_s * paces.prepare.factor,
+            replicate_s=expected.replicate_s * paces.replicate.factor,
+        )
+
+    def total_s(self, case_id: str) -> float:
+        return self.cost(case_id).total_s(self.replicates)
+
+    def start_s(self, ranks: int) -> float:
+        """Until so many processes are ready."""
+        return START_S * ranks * self._starts.factor
+
+    def prepared(self, case_id: str, took_s: float) -> None:
+        """The case has been compiled, checked and weighed."""
+        self._paces(case_id).prepare.add(self._expected[case_id].prepare_s, took_s)
+
+    def measured(self, case_id: str, took_s: float) -> None:
+        """The case has been measured in one replicate."""
+        self._paces(case_id).replicate.add(self._expected[case_id].replicate_s, took_s)
+
+    def started(self, ranks: int, took_s: float) -> None:
+        self._starts.add(START_S * ranks, took_s)
+
+    @property
+    def blind(self) -> bool:
+        """Whether nothing but rooflines is behind it."""
+        return not self.known and self._of_estimates.replicate.took_s == 0.0
+
+    def _paces(self, case_id: str) -> _Paces:
+        return self._of_known if case_id in self.known else self._of_estimates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Night:
+    """All cases of a suite in the order in which a night takes them, as far as it gets."""
+
+    order: tuple[PlannedCase, ...]
+    waits: Mapping[str, int]
+    """case_id -> nights until its turn, 0 tonight; a case without one fits no night."""
+    left_s: float
+    """Of the budget, for the cases that rotate: what costs more fits no night."""
+
+
+def plan_night(suite: Suite, cost_s: Mapping[str, float], last: Mapping[str, int], *, budget_s: float) -> Night:
+    """The order of a night of `budget_s`, where each case costs `cost_s` by case_id.
+
+    Up to CORE_SHARE of the budget goes to the heaviest cases, the same each night. The others follow by the night in
+    which they were measured `last` (any numbers that grow), those that never were first: none starves. Both take turns
+    by the seconds that they need, so that a night that ends early ends so for both. What fits no night comes last.
     """
-    measured = known or {}
-    costs = []
-    for entry in suite.cases:
-        cost = measured.get(entry.case.case_id) or estimate(entry, suite.method, ceilings)
-        costs.append((entry, cost.total_s(suite.method.replicates)))
-    core, left_s = _core(costs, budget_s)
-    turns, hopeless = _turns([pair for pair in costs if pair[0] not in core], left_s)
-    chosen = {entry.case.case_id for entry in core}
-    if turns:
-        chosen |= {entry.case.case_id for entry, _ in turns[night % len(turns)]}
-    skipped = []
-    for entry, cost_s in costs:
-        if entry.case.case_id in chosen:
-            continue
-        source = "took" if entry.case.case_id in measured else "needs about"
-        if entry in hopeless:
-            words = f"{source} {cost_s:,.0f} s, more than the {left_s:,.0f} s of one night's turn"
-            reason = f"{words} in a budget of {budget_s:,.0f} s"
-        else:
-            place = next(i for i, turn in enumerate(turns) if any(entry is other for other, _ in turn))
-            wait = (place - night) % len(turns)
-            nights = "1 night" if wait == 1 else f"{wait} nights"
-            reason = f"{source} {cost_s:,.0f} s; its turn in a budget of {budget_s:,.0f} s is in {nights}"
-        skipped.append(Skip(planned=entry, reason=reason, estimate_s=cost_s))
-    kept = tuple(entry for entry in suite.cases if entry.case.case_id in chosen)
-    return Night(kept=kept, skipped=tuple(skipped), turns=max(1, len(turns)))
+    costs = {entry.case.case_id: cost_s[entry.case.case_id] for entry in suite.cases}
+    core, left_s = _core(suite.cases, costs, budget_s)
+    waits = {entry.case.case_id: 0 for entry in core}
+    rest = sorted(
+        (entry for entry in suite.cases if entry.case.case_id not in waits),
+        key=lambda entry: last.get(entry.case.case_id, -1),
+    )
+    rotating = [entry for entry in rest if costs[entry.case.case_id] <= left_s]
+    hopeless = [entry for entry in rest if costs[entry.case.case_id] > left_s]
+    night, spent_s = 0, 0.0
+    for entry in rotating:
+        case_id = entry.case.case_id
+        if spent_s + costs[case_id] > left_s:
+            night, spent_s = night + 1, 0.0
+        spent_s += costs[case_id]
+        waits[case_id] = night
+    return Night(order=(*_by_seconds(core, rotating, costs), *hopeless), waits=waits, left_s=left_s)
 
 
-def _core(costs: list[tuple[PlannedCase, float]], budget_s: float) -> tuple[list[PlannedCase], float]:
+def _core(cases: Sequence[PlannedCase], costs: Mapping[str, float], budget_s: float) -> tuple[list[PlannedCase], float]:
     """The heaviest cases that fit the core's share, or everything where everything fits; and the budget left."""
-    if sum(cost_s for _, cost_s in costs) <= budget_s:
-        return [entry for entry, _ in costs], 0.0
+    if sum(costs.values()) <= budget_s:
+        return list(cases), 0.0
     core: list[PlannedCase] = []
     spent_s = 0.0
-    for entry, cost_s in sorted(costs, key=lambda pair: -(pair[0].weight or 0.0)):
-        if spent_s + cost_s <= CORE_SHARE * budget_s:
+    for entry in sorted(cases, key=lambda entry: -(entry.weight or 0.0)):
+        if spent_s + costs[entry.case.case_id] <= CORE_SHARE * budget_s:
             core.append(entry)
-            spent_s += cost_s
+            spent_s += costs[entry.case.case_id]
     return core, budget_s - spent_s
 
 
-def _turns(
-    costs: list[tuple[PlannedCase, float]], left_s: float
-) -> tuple[list[list[tuple[PlannedCase, float]]], list[PlannedCase]]:
-    """The rest in turns that each fit, and the cases that fit no night at all."""
-    turns: list[list[tuple[PlannedCase, float]]] = []
-    hopeless: list[PlannedCase] = []
-    spent_s = 0.0
-    for entry, cost_s in costs:
-        if cost_s > left_s:
-            hopeless.append(entry)
-            continue
-        if not turns or spent_s + cost_s > left_s:
-            turns.append([])
-            spent_s = 0.0
-        turns[-1].append((entry, cost_s))
-        spent_s += cost_s
-    return turns, hopeless
+def _by_seconds(
+    one: Sequence[PlannedCase], other: Sequence[PlannedCase], costs: Mapping[str, float]
+) -> list[PlannedCase]:
+    """Both in their order; next comes the one that has had fewer seconds so far."""
+    queues, spent_s = [list(one), list(other)], [0.0, 0.0]
+    merged: list[PlannedCase] = []
+    while queues[0] or queues[1]:
+        which = 0 if queues[0] and (not queues[1] or spent_s[0] <= spent_s[1]) else 1
+        entry = queues[which].pop(0)
+        spent_s[which] += costs[entry.case.case_id]
+        merged.append(entry)
+    return merged

@@ -39,7 +39,7 @@ def outcome_of(run: Run, readings: list[TimedReading]) -> RunOutcome:
         ceilings=run.ceilings,
         rows=rows,
         wall_s=now - run.begun_s,
-        prepare_s=(run.prepared_s or now) - run.begun_s,
+        prepare_s=run.preparing_s,
         compile_s=sum(row["compile_s"] or 0.0 for row in rows) + sum(row["first_call_s"] or 0.0 for row in rows),
         status="partial" if run.interrupted else "complete",
     )

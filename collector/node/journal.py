@@ -46,8 +46,6 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The store that it is for: a run of another one neither continues nor publishes it."""
     at_once: int = 1
     """Devices of the node that ran at the same time."""
-    left_out: dict[str, str] = {}
-    """case_id -> why a budget of time leaves it out of this run."""
 
     def differs_from(self, other: RunHeader) -> str:
         """The first field in which a run that would go on differs from what it was; empty where none does."""

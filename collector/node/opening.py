@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,8 @@ from collector.node.devices.base import DeviceIdentity
 from collector.node.environment import METHOD_VERSION, host_facts, revision_under_test
 from collector.node.folders import cache_folder, state_folder, work_folder
 from collector.node.journal import Journal, RunHeader, boot_id, unfinished
-from collector.node.night_budget import open_budget, records_of
+from collector.node.ledger import CaseRecord
+from collector.node.night_budget import open_budget
 from collector.node.options import Reporter, RunError, RunOptions
 from collector.node.protocol import Hello, WorkerSetup
 from collector.node.run_state import Progress, Run
@@ -27,6 +29,7 @@ from store.bundle.schemas import RunKind
 
 def open_run(options: RunOptions, reporter: Reporter, folder: Path) -> Run:
     """Probe the device, resolve the suite for it, find its ceilings, plan the cases."""
+    begun_s = time.monotonic()
     threads = load_suite(options.suite).method.threads  # a mistake in the suite is said before a worker starts
     environment = worker_environment(1)
     probe = WorkerSetup(
@@ -43,10 +46,10 @@ def open_run(options: RunOptions, reporter: Reporter, folder: Path) -> Run:
         reporter.started(suite, identity)
         dtypes = sorted({planned.case.dtype.value for planned in suite.cases})
         ceilings = ceilings_for(crew, identity, dtypes, suite.method.threads, cache_folder() / "ceilings")
-    budget, left_out = open_budget(
-        options.budget_s, suite, ceilings, state_folder(), identity.unit, resumed=options.resume
+    budget = open_budget(
+        options.budget_s, suite, ceilings, state_folder(), identity.unit, begun_s=begun_s, resumed=options.resume
     )
-    header = _header(options, suite, hello, ceilings, left_out)
+    header = _header(options, suite, hello, ceilings)
     journal = _journal(options, header)
     if journal is not None and journal.folder.name != header.run_id:
         header = journal.header()
@@ -60,10 +63,12 @@ def open_run(options: RunOptions, reporter: Reporter, folder: Path) -> Run:
         hello=hello,
         identity=identity,
         ceilings=ceilings,
-        records=records_of(suite, header.left_out),
+        records=[CaseRecord(planned=planned) for planned in suite.cases],
         folder=folder,
         environment=worker_environment(suite.method.threads),
+        preparing_s=time.monotonic() - begun_s,
         progress=Progress(reporter=reporter, total=passes * len(suite.cases)),
+        begun_s=begun_s,
         budget=budget,
     )
     if journal is not None:
@@ -71,9 +76,7 @@ def open_run(options: RunOptions, reporter: Reporter, folder: Path) -> Run:
     return run
 
 
-def _header(
-    options: RunOptions, suite: Suite, hello: Hello, ceilings: Ceilings | None, left_out: dict[str, str]
-) -> RunHeader:
+def _header(options: RunOptions, suite: Suite, hello: Hello, ceilings: Ceilings | None) -> RunHeader:
     started_at = datetime.now(UTC)
     path = Path(options.suite)
     return RunHeader(
@@ -92,7 +95,6 @@ def _header(
         package=f"{host_facts().get('package', '')} method {METHOD_VERSION}",
         destination=options.destination,
         at_once=options.at_once,
-        left_out=left_out,
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 
+from bench_suite.budget import ranks_of
 from bench_suite.contracts import contract
-from bench_suite.suite import PlannedCase
 from collector.node.crew import Crew, Outcome
 from collector.node.ledger import CaseRecord
 from collector.node.memory import available_bytes, needed_bytes
@@ -25,10 +26,6 @@ MOST_DEATHS = 8
 """Arms of one case that may kill their worker before the case is left."""
 
 
-def ranks_of(planned: PlannedCase) -> int:
-    return planned.case["ranks"] if contract(planned.case.operator).collective else 1
-
-
 def _setup(run: Run, ranks: int) -> WorkerSetup:
     return WorkerSetup(
         device_kind=run.identity.kind,
@@ -37,38 +34,74 @@ def _setup(run: Run, ranks: int) -> WorkerSetup:
         candidates=list(run.suite.candidates),
         memory_limit_bytes=int(available_bytes() * MEMORY_SHARE / ranks) if run.identity.kind == "cpu" else None,
         world_size=ranks,
-        planted=_planted(run),
+        planted=run.planted,
     )
 
 
-def _planted(run: Run) -> dict[str, float]:
+def waves(run: Run) -> Iterator[list[CaseRecord]]:
+    """The cases in the groups in which they are prepared and measured: all at once, or as a budget of time lets them.
+
+    What a budget has not let have its turn in the end says so.
+    """
+    if run.budget is None:
+        run.planted = _planted(run, run.records)
+        yield run.records
+        return
+    begun = [record for record in run.records if (record.planned.case.case_id, None) in run.done]
+    wave = begun or run.budget.next_wave(run.records, now_s=time.monotonic())
+    run.planted = _planted(run, wave)
+    waiting = list(run.records)
+    while wave:
+        waiting = [record for record in waiting if not any(record is taken for taken in wave)]
+        steps = (1 + run.suite.method.replicates) * len(wave)
+        run.progress.expect(steps, share=run.budget.used_share(now_s=time.monotonic()))
+        yield wave
+        wave = run.budget.next_wave(waiting, now_s=time.monotonic())
+    run.budget.leave_out(run.records)
+
+
+def _planted(run: Run, records: Sequence[CaseRecord]) -> dict[str, float]:
     """The case with a planted arm: of those that one device can run, in runs of a whole suite."""
     if not run.options.audit or run.options.cases or run.options.kind is not RunKind.NIGHT:
         return {}
     alone = [
         r.planned.case.case_id
-        for r in run.records
+        for r in records
         if ranks_of(r.planned) == 1 and not r.empty and not replays(r.planned.case, run.hello, run.identity)
     ]
     return choose_planted(run.header.run_id, alone)
 
 
-def _by_ranks(run: Run, order: list[CaseRecord]) -> Iterator[tuple[int, list[CaseRecord]]]:
+def _by_ranks(order: list[CaseRecord]) -> Iterator[tuple[int, list[CaseRecord]]]:
     """Cases grouped by how many processes they need, one device's cases first."""
     for ranks in sorted({ranks_of(record.planned) for record in order}):
         yield ranks, [record for record in order if ranks_of(record.planned) == ranks]
 
 
-def prepare(run: Run) -> None:
+def _crew(run: Run, ranks: int) -> Crew:
+    return Crew(_setup(run, ranks), folder=run.folder, environment=run.environment)
+
+
+def _ready(run: Run, crew: Crew) -> None:
+    """Start the processes that are to carry out the first step: a budget counts that apart from the step."""
+    if run.budget is not None and not crew.workers:
+        begun_s = time.monotonic()
+        crew.start()
+        run.progress.step_began_s = time.monotonic()
+        run.budget.started(crew.setup.world_size, run.progress.step_began_s - begun_s)
+
+
+def prepare(run: Run, wave: list[CaseRecord]) -> None:
     """Compile, check and weigh every arm; an arm that kills its worker is left out and the case is tried again."""
-    for ranks, records in _by_ranks(run, run.records):
-        with Crew(_setup(run, ranks), folder=run.folder, environment=run.environment) as crew:
+    for ranks, records in _by_ranks(wave):
+        with _crew(run, ranks) as crew:
             for record in records:
                 run.progress.step(f"checking {record.planned.case.case_id}")
                 if record.skipped is not None or (record.planned.case.case_id, None) in run.done:
                     continue
                 if not (run.in_time(record, None) and _fits(run, record)):
                     continue
+                _ready(run, crew)
                 outcomes = []
                 for _ in range(MOST_DEATHS):
                     task = Prepare(
@@ -100,22 +133,24 @@ def _fits(run: Run, record: CaseRecord) -> bool:
     return False
 
 
-def measure(run: Run) -> None:
-    """The replicates: each a fresh process (or group of ranks) that walks the suite in an order of its own.
+def measure(run: Run, wave: list[CaseRecord]) -> None:
+    """The replicates: each a fresh process (or group of ranks) that walks the wave in an order of its own.
 
     Which arms there are to time is known now, and with them whether all of them can be replayed.
     """
-    for record in run.records:
+    for record in wave:
         record.replayed = replays(record.planned.case, run.hello, run.identity) and not record.no_replay
     for replicate in range(run.suite.method.replicates):
-        order = [record for record in run.records if not record.empty]
+        order = [record for record in wave if not record.empty]
         random.Random(f"{run.suite.seed}:{replicate}").shuffle(order)
-        for ranks, records in _by_ranks(run, order):
-            with Crew(_setup(run, ranks), folder=run.folder, environment=run.environment) as crew:
+        for ranks, records in _by_ranks(order):
+            with _crew(run, ranks) as crew:
                 for record in records:
                     words = f"replicate {replicate + 1} of {run.suite.method.replicates}: {record.planned.case.case_id}"
                     run.progress.step(words)
-                    if (record.planned.case.case_id, replicate) not in run.done and run.in_time(record, replicate):
+                    done = (record.planned.case.case_id, replicate) in run.done
+                    if record.alive and not done and run.in_time(record, replicate):
+                        _ready(run, crew)
                         run.finish_step(record, replicate, _measure_case(run, crew, record, replicate))
 
 

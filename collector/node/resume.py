@@ -12,7 +12,7 @@ from bench_suite.suite import load_suite
 from collector.node.closing import outcome_of, publish_run
 from collector.node.devices.base import DeviceIdentity
 from collector.node.journal import Journal
-from collector.node.night_budget import records_of
+from collector.node.ledger import CaseRecord
 from collector.node.opening import choose, replay
 from collector.node.options import RunError, RunOptions, Silent
 from collector.node.run_state import Progress, Run, RunOutcome
@@ -46,7 +46,7 @@ def publish_unfinished(journal: Journal, spool: Path) -> RunOutcome | None:
             hello=header.hello,
             identity=identity,
             ceilings=Ceilings.from_json(header.ceilings) if header.ceilings else None,
-            records=records_of(suite, header.left_out),
+            records=[CaseRecord(planned=planned) for planned in suite.cases],
             folder=journal.folder,
             environment={},
             progress=Progress(reporter=Silent(), total=0),

@@ -5,15 +5,13 @@ The parent of it all. It imports no torch; everything that needs a device happen
 
 from __future__ import annotations
 
-import time
-
 from collector.node.clocks import locked_clocks
 from collector.node.closing import outcome_of, publish_run
 from collector.node.folders import state_folder, work_folder
 from collector.node.interrupt import RunInterruptedError, interruptible
 from collector.node.opening import open_run
 from collector.node.options import Reporter, RunError, RunOptions, Silent
-from collector.node.passes import measure, prepare
+from collector.node.passes import measure, prepare, waves
 from collector.node.readings import TimedReading
 from collector.node.resume import publish_unfinished
 from collector.node.run_state import Run, RunOutcome
@@ -35,7 +33,7 @@ def run_suite(options: RunOptions, reporter: Reporter | None = None) -> RunOutco
         _set_aside(run)
     outcome = outcome_of(run, readings)
     if run.budget is not None:
-        run.budget.remember()
+        run.budget.remember(run.records)
     if not options.prepare_only:
         outcome.bundle = publish_run(run, outcome, readings)
         if run.journal is not None:
@@ -48,10 +46,11 @@ def _carry_out(run: Run) -> list[TimedReading]:
     path = run.journal.telemetry_path() if run.journal else run.folder / "telemetry.jsonl"
     telemetry = TelemetryProcess(path, kind=run.identity.kind, unit=run.identity.unit)
     try:
-        prepare(run)
-        run.prepared_s = time.monotonic()
-        if not run.options.prepare_only:
-            measure(run)
+        for wave in waves(run):
+            with run.preparing():
+                prepare(run, wave)
+            if not run.options.prepare_only:
+                measure(run, wave)
     except KeyboardInterrupt:
         run.interrupted = True
     finally:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -47,6 +49,10 @@ class Progress:
     step_began_s: float = 0.0
     """Monotonic."""
 
+    def expect(self, steps: int, *, share: float) -> None:
+        """So many steps come next; `share` of the time has gone, so that the steps after them can be guessed."""
+        self.total = max(self.done + steps, round(self.done / share) if share > 0 else 0)
+
     def step(self, words: str) -> None:
         self.step_began_s = time.monotonic()
         self.reporter.step(self.done, self.total, words)
@@ -69,7 +75,10 @@ class Run:
     environment: dict[str, str]
     progress: Progress
     begun_s: float = field(default_factory=time.monotonic)
-    prepared_s: float | None = None
+    preparing_s: float = 0.0
+    """Seconds for compiling and checking so far."""
+    planted: dict[str, float] = field(default_factory=dict)
+    """The case with a planted arm, and by what share that is slower."""
     lock: ClockLock | None = None
     interrupted: bool = False
     ended_at: datetime | None = None
@@ -77,6 +86,15 @@ class Run:
     done: set[tuple[str, int | None]] = field(default_factory=set)
     """Steps that an earlier process of this run has done."""
     budget: NightBudget | None = None
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """What goes on inside is compiling and checking."""
+        begun_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self.preparing_s += time.monotonic() - begun_s
 
     def in_time(self, record: CaseRecord, replicate: int | None) -> bool:
         """Whether the run's budget has room for this step (replicate None: the preparation)."""
@@ -88,16 +106,13 @@ class Run:
         return self.budget.ends_s if self.budget is not None else math.inf
 
     def cut_short(self, record: CaseRecord, outcome: Outcome) -> bool:
-        """Whether the budget ended the step, which then is nobody's failure: a case without samples is left out."""
-        if outcome.death is None or self.budget is None or time.monotonic() < self.budget.ends_s:
-            return False
-        self.budget.leave_out(record)
-        return True
+        """Whether the budget ended the step, which then is nobody's failure."""
+        return outcome.death is not None and time.monotonic() >= self.ends_s
 
     def finish_step(self, record: CaseRecord, replicate: int | None, outcomes: list[Outcome]) -> None:
         """Keep it for a process that goes on, and what it took for the next night."""
         if self.budget is not None and outcomes:
-            self.budget.took(record, time.monotonic() - self.progress.step_began_s)
+            self.budget.took(record, replicate, time.monotonic() - self.progress.step_began_s)
         if self.journal is not None:
             self.journal.add(record.planned.case.case_id, replicate, outcomes)
 

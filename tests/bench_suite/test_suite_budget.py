@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench_suite.budget import Cost, estimate, plan_night
+from bench_suite.budget import Cost, Forecast, Night, estimate, plan_night
 from bench_suite.contract import DType, Phase
 from bench_suite.contracts import contract
 from bench_suite.plan import Method, PlannedCase, Suite
@@ -49,47 +49,78 @@ suites = st.lists(
 )
 
 
-@given(suites, st.floats(5, 2000), st.integers(0, 10**6))
-def test_nothing_starves_and_nothing_is_silently_absent(
-    sizes: list[tuple[int, float | None]], budget_s: float, first: int
-) -> None:
-    """Each night keeps or skips every case within the budget; all that can fit have their turn in `turns` nights."""
-    suite = replace(load_suite("smoke"), method=METHOD, cases=tuple(planned(m, w) for m, w in sizes))
-    turns = plan_night(suite, CEILINGS, budget_s=budget_s, night=first).turns
-    seen: set[str] = set()
-    never: set[str] = set()
-    for night in range(first, first + turns):
-        plan = plan_night(suite, CEILINGS, budget_s=budget_s, night=night)
-        ids = [entry.case.case_id for entry in (*plan.kept, *(skip.planned for skip in plan.skipped))]
+def suite_of(*cases: PlannedCase) -> Suite:
+    return replace(load_suite("smoke"), method=METHOD, cases=cases)
+
+
+def night_of(suite: Suite, budget_s: float, last: dict[str, int] | None = None) -> Night:
+    return plan_night(suite, {e.case.case_id: total_s(e) for e in suite.cases}, last or {}, budget_s=budget_s)
+
+
+@given(suites, st.floats(5, 2000))
+def test_nothing_starves_and_nothing_is_silently_absent(sizes: list[tuple[int, float | None]], budget_s: float) -> None:
+    """Nights that take what fits, in order, come to every case that fits one, and in the night that was said."""
+    suite = suite_of(*(planned(m, w) for m, w in sizes))
+    last: dict[str, int] = {}
+    told = dict(night_of(suite, budget_s).waits)
+    for night in range(1 + max(told.values(), default=0)):
+        plan = night_of(suite, budget_s, last)
+        ids = [entry.case.case_id for entry in plan.order]
         assert sorted(ids) == sorted(entry.case.case_id for entry in suite.cases)
-        assert sum(total_s(entry) for entry in plan.kept) <= budget_s * (1 + 1e-9)
-        seen |= {entry.case.case_id for entry in plan.kept}
-        never |= {skip.planned.case.case_id for skip in plan.skipped if "its turn" not in skip.reason}
-        assert plan == plan_night(suite, CEILINGS, budget_s=budget_s, night=night)
-    assert seen | never == {entry.case.case_id for entry in suite.cases}
-    assert not seen & never
+        tonight = [entry for entry in plan.order if plan.waits.get(entry.case.case_id) == 0]
+        assert sum(total_s(entry) for entry in tonight) <= budget_s * (1 + 1e-9)
+        last |= dict.fromkeys((entry.case.case_id for entry in tonight), night)
+        for case_id, wait in told.items():
+            assert wait > night or case_id in last
+    never = {entry.case.case_id: total_s(entry) for entry in suite.cases if entry.case.case_id not in last}
+    assert set(never) == {entry.case.case_id for entry in suite.cases} - set(told)
+    assert all(cost_s > night_of(suite, budget_s).left_s for cost_s in never.values())
 
 
-def test_reasons_carry_figures() -> None:
-    """A case that fits no night says what it needs; one that waits says how long."""
-    suite: Suite = replace(
-        load_suite("smoke"),
-        method=METHOD,
-        cases=(planned(1, 0.5), planned(2, 0.2), planned(3, 0.1), planned(9999, 0.2)),
-    )
-    plan = plan_night(suite, CEILINGS, budget_s=40.0, night=0)
-    assert [entry.case["M"] for entry in plan.kept] == [1, 2]
-    assert [skip.reason for skip in plan.skipped] == [
-        "needs about 19 s; its turn in a budget of 40 s is in 1 night",
-        "needs about 2,413 s, more than the 21 s of one night's turn in a budget of 40 s",
-    ]
+def test_heavy_cases_and_those_in_turn_share_the_night() -> None:
+    """The heaviest fill half of it; the others come by how long ago they were measured, between them by seconds."""
+    suite = suite_of(*(planned(m, w) for m, w in ((1, 0.5), (2, 0.4), (3, 0.1), (4, None), (5, None), (9999, None))))
+    ids = {entry.case.case_id: entry.case["M"] for entry in suite.cases}
+    plan = night_of(suite, 80.0, {case_id: night for night, case_id in enumerate(ids)})
+    assert [entry.case["M"] for entry in plan.order] == [1, 3, 2, 4, 5, 9999]
+    assert {ids[case_id]: wait for case_id, wait in plan.waits.items()} == {1: 0, 2: 0, 3: 0, 4: 0, 5: 1}
+    assert plan.left_s == pytest.approx(80.0 - total_s(suite.cases[0]) - total_s(suite.cases[1]))
 
 
 def test_what_a_case_took_is_believed_rather_than_its_estimate() -> None:
-    """A case known to be cheap fits where its estimate would not; one known to be dear says what it took."""
-    suite: Suite = replace(load_suite("smoke"), method=METHOD, cases=(planned(9999, 0.5), planned(1, 0.1)))
-    dear, cheap = (entry.case.case_id for entry in reversed(suite.cases))
-    known = {cheap: Cost(prepare_s=1.0, replicate_s=2.0), dear: Cost(prepare_s=100.0, replicate_s=50.0)}
-    plan = plan_night(suite, CEILINGS, budget_s=40.0, night=0, known=known)
-    assert [entry.case.case_id for entry in plan.kept] == [cheap]
-    assert plan.skipped[0].reason.startswith("took 200 s, more than the 35 s")
+    """A case known to be cheap fits where its estimate would not; the estimates of others are scaled alike."""
+    suite = suite_of(planned(9999, 0.5), planned(1, 0.1))
+    big, small = (entry.case.case_id for entry in suite.cases)
+    before, after = (Forecast(suite, CEILINGS, known) for known in ({}, {big: Cost(prepare_s=1.0, replicate_s=2.0)}))
+    assert before.blind and not after.blind
+    assert before.total_s(big) == pytest.approx(total_s(suite.cases[0]))
+    assert after.total_s(big) == 5.0
+    assert after.cost(small).prepare_s < before.cost(small).prepare_s / 20
+    assert after.cost(small).replicate_s < before.cost(small).replicate_s / 20
+
+
+def test_a_forecast_learns_from_the_run_that_goes_on() -> None:
+    """What steps took scales what is still expected, apart for preparing, measuring and starting processes."""
+    suite = suite_of(planned(1, None), planned(2, None))
+    one, two = (entry.case.case_id for entry in suite.cases)
+    forecast = Forecast(suite, CEILINGS, {})
+    expected, start_s = forecast.cost(one), forecast.start_s(4)
+    for _ in range(100):
+        forecast.prepared(one, 3 * expected.prepare_s)
+        forecast.measured(one, expected.replicate_s / 2)
+        forecast.started(2, start_s)
+    assert not forecast.blind
+    assert forecast.cost(two).prepare_s == pytest.approx(
+        3 * estimate(suite.cases[1], METHOD, CEILINGS).prepare_s, rel=0.02
+    )
+    assert forecast.cost(two).replicate_s == pytest.approx(expected.replicate_s / 2, rel=0.02)
+    assert forecast.start_s(4) == pytest.approx(2 * start_s, rel=0.02)
+
+
+def test_one_odd_step_is_no_rule() -> None:
+    """A case that took no time at all does not make the others free."""
+    suite = suite_of(planned(1, None), planned(2, None))
+    forecast = Forecast(suite, CEILINGS, {})
+    before = forecast.cost(suite.cases[1].case.case_id).replicate_s
+    forecast.measured(suite.cases[0].case.case_id, 0.0)
+    assert forecast.cost(suite.cases[1].case.case_id).replicate_s > before / 2
