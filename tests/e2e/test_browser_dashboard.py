@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import compiled_kernels
 import duckdb
 import pytest
 import simulated_lake
@@ -20,7 +21,7 @@ from dashboard.frame import VIEWS
 pytestmark = pytest.mark.browser
 expect.set_options(timeout=WAIT_MS)
 PATHS = ["" if view.path == "overview" else view.path for view in VIEWS]
-NAMELESS = ("policies", "collectives")
+NAMELESS = ("policies", "collectives", "static")
 """Pages that show no name of the hostile store."""
 SIMULATION = simulated_lake.Simulation(nights=8)
 STEPPED = subject_id(STEP_CASE, "candidate", DEVICES[0])
@@ -217,6 +218,68 @@ def test_triage_act_is_seen_after_a_reload_and_by_a_second_browser(
     second.close()
     ((event, actor),) = ask(store, "triage", "select event, actor from t where finding_id = ?", finding)
     assert (event, actor) == ("acknowledged", "Ana")
+
+
+FOCUSED = """() => {
+  const focused = document.activeElement, style = getComputedStyle(focused);
+  return {
+    tag: focused.tagName,
+    words: focused.innerText || focused.getAttribute('aria-label') || '',
+    marked: style.outlineStyle !== 'none' || style.boxShadow !== 'none',
+  };
+}"""
+
+
+def tab_to(page: Any, tag: str, words: str, *, most: int = 150) -> None:
+    """Walks by Tab until an element has the focus; each link and button on the way shows that it has it."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        found = page.evaluate(FOCUSED)
+        if found["tag"] in ("A", "BUTTON"):
+            assert found["marked"], found
+        if found["tag"] == tag and found["words"].startswith(words):
+            return
+    raise AssertionError(f"{words!r} is not reached within {most} steps")
+
+
+def test_triage_by_keyboard_alone(visit: Visit, store: Path) -> None:
+    """Name, act, text and button are reached by Tab and Enter, with a visible focus, and the act is an event."""
+    finding = simulated_lake.planted_id(SIMULATION, 0)
+    page = visit.go(link("findings", finding=finding))
+    tab_to(page, "INPUT", "Your name")
+    page.keyboard.type("Kim")
+    page.keyboard.press("Enter")
+    visit.settle()
+    tab_to(page, "BUTTON", "Note")
+    page.keyboard.press("Enter")
+    page.locator("textarea:visible").wait_for()
+    tab_to(page, "TEXTAREA", "Why")
+    page.keyboard.type("seen from the keyboard")
+    tab_to(page, "BUTTON", "Say it")
+    page.keyboard.press("Enter")
+    visit.says("seen from the keyboard", within="table[aria-label='Events of the finding']")
+    query = "select event, actor from t where finding_id = ? and actor = 'Kim'"
+    assert ask(store, "triage", query, finding) == [("note", "Kim")]
+
+
+def test_static_counts_registers(chromium: Any, tmp_path: Path) -> None:
+    """A kernel's registers on the page are those of the newest row in the table, and a cell leads to its series."""
+    compiled_kernels.keep(tmp_path, compiled_kernels.FIRST)
+    compiled_kernels.keep(tmp_path, compiled_kernels.SECOND)
+    store, kernel = tmp_path / "store", compiled_kernels.GEMM.variant
+    query = "select arg_max(static_registers, measured_at) from t where case_id = ? and device_model = 'sm_90'"
+    ((registers,),) = ask(store, "results", query, kernel)
+    with served(store) as address:
+        visit = Visit(chromium, address)
+        page = visit.go("static")
+        visit.says(str(registers), within="table.ko-heat td")
+        page.get_by_role("link", name=f"▲ {registers}").click()
+        page.wait_for_url("**/static?kernel=*")
+        visit.settle()
+        visit.says("12 × 128 bit", within="table[aria-label='Compilations of the kernel']")
+        assert visit.barriers() == []
+        assert (visit.errors, visit.outside) == ([], [])
+        visit.close()
 
 
 def test_roofline_sentence_is_the_weighted_share(visit: Visit, store: Path) -> None:
