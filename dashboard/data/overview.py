@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
+import streamlit as st
 
-from dashboard.data.source import ask, table
+from dashboard.data.source import ask, stamp, store_uri, table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,25 +111,41 @@ def new_findings(lake: LakeTotals) -> list[FindingRow]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingTotals:
-    """How many findings there are, and what the open slow-downs cost as a share of a device's production time."""
+    """How many findings there are, and what the open slow-downs cost on the device where they cost most.
+
+    A price is a share of one device's production time, so shares of several devices are not added up.
+    """
 
     shown: int
     open_slower: int
     suspected: int
-    open_price: float | None
-    suspected_price: float | None
+    devices: int
+    """With an open slow-down."""
     unpriced: int
+    dearest_model: str | None
+    open_price: float | None
+    """Of the dearest device's production time; None where no finding has a price."""
+    suspected_price: float | None
+    """What is only suspected on that device."""
 
 
 TOTALS_QUERY = """
-select count(*) filter (state <> 'refuted') as shown,
-       count(*) filter (state in ('confirmed', 'acknowledged', 'reopened') and direction > 0) as open_slower,
+with marked as (
+  select *, state in ('confirmed', 'acknowledged', 'reopened') and direction > 0 as open_slower,
+         coalesce(device_unit, device_model, '') as device
+  from findings_state
+), priced as (
+  select device, any_value(device_model) as model, sum(price) filter (open_slower) as open_price,
+         sum(price) filter (state = 'suspected' and direction > 0) as suspected_price
+  from marked group by 1
+), dearest as (select * from priced order by open_price desc nulls last, device limit 1)
+select count(*) filter (state <> 'refuted') as shown, count(*) filter (open_slower) as open_slower,
        count(*) filter (state = 'suspected') as suspected,
-       sum(price) filter (state in ('confirmed', 'acknowledged', 'reopened') and direction > 0) as open_price,
-       sum(price) filter (state = 'suspected' and direction > 0) as suspected_price,
-       count(*) filter (state in ('confirmed', 'acknowledged', 'reopened') and direction > 0 and price is null)
-           as unpriced
-from findings_state
+       count(distinct device) filter (open_slower) as devices,
+       count(*) filter (open_slower and price is null) as unpriced,
+       (select model from dearest) as dearest_model, (select open_price from dearest) as open_price,
+       (select suspected_price from dearest) as suspected_price
+from marked
 """
 
 
@@ -290,12 +307,18 @@ from series where role = 'candidate' and len(sparkline_ratio) > 1 and len(sparkl
 
 
 def score_histories(now: list[Score]) -> dict[str, list[float]]:
+    """The score of each device night by night; kept until the lake moves on."""
+    return _histories(store_uri(), stamp(), now)
+
+
+@st.cache_resource(show_spinner=False, max_entries=8, ttl=900)
+def _histories(uri: str, at: str, _now: list[Score]) -> dict[str, list[float]]:
     """The score of each device night by night, ending at what it is now.
 
     A step is the weighted mean of the steps of the cases that both runs have: a case that was not measured one night
     moves nothing. Arrays, since a store has 30 points of each of 100,000 series.
     """
-    level = {score.device_model: score.value for score in now if score.device_model and score.value}
+    level = {score.device_model: score.value for score in _now if score.device_model and score.value}
     found = table(SPARKLINES_QUERY)
     if not found.num_rows:
         return {}

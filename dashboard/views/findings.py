@@ -12,7 +12,7 @@ from dashboard import markup, parts, people, words
 from dashboard.address import link
 from dashboard.data import findings as data
 from dashboard.data import told
-from dashboard.data.overview import FindingRow
+from dashboard.data.overview import OPEN_STATES, FindingRow
 from dashboard.sentences import device_name
 from dashboard.tables import table
 from dashboard.views import finding, triage
@@ -90,12 +90,33 @@ def _sentence(rows: Sequence[FindingRow]) -> markup.Sentence:
 
 
 def _second(rows: Sequence[FindingRow], shown: Sequence[FindingRow]) -> str:
-    price = sum(row.price for row in shown if row.price is not None and row.state in data.OPEN and row.price > 0)
     without = sum(row.price is None for row in shown)
-    said = f"{words.count_of(len(shown), len(rows), 'findings')} shown, by price: share of production time × change."
-    if price:
-        said += f" The open slow-downs among them cost {words.percent(price, 2)}, summed over devices."
+    said = (
+        f"{words.count_of(len(shown), len(rows), 'findings')} shown, by price: share of its device's production time "
+        "× change."
+    )
+    if dearest := _dearest(shown):
+        model, price, devices = dearest
+        most = ", where they cost most," if devices > 1 else ""
+        said += (
+            f" On {device_name(model)}{most} the confirmed slow-downs among them cost {words.percent(price, 2)} of it."
+        )
     return f"{said} {without:,} have no weight." if without else said
+
+
+def _dearest(shown: Sequence[FindingRow]) -> tuple[str | None, float, int] | None:
+    """The model of the device that its open slow-downs cost most, how much of its time, and how many devices have some.
+
+    A price is a share of one device's time: those of several devices are not added up.
+    """
+    prices: Counter[tuple[str | None, str | None]] = Counter()
+    for row in shown:
+        if row.price is not None and row.price > 0 and row.state in OPEN_STATES:
+            prices[row.device_unit, row.device_model] += row.price  # type: ignore[assignment]
+    if not prices:
+        return None
+    (_, model), price = prices.most_common(1)[0]
+    return model, price, len(prices)
 
 
 def _list(shown: Sequence[FindingRow]) -> None:

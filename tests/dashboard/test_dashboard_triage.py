@@ -204,3 +204,17 @@ def test_every_text_form_writes_its_event(own_store: Path, page: Callable[..., A
     app.text_area[place].set_value("because")
     [b for b in app.button if b.label == "Say it"][place].click().run()
     assert [(act.event, act.actor, act.text) for act in data.acts_of(finding)] == [(event, "Ana", "because")]
+
+
+def test_prices_of_two_devices_are_not_added_up(own_store: Path, page: Callable[..., Any], said: Said) -> None:
+    """A price is a share of one device's time: the pages name the device where slow-downs cost most, and its sum."""
+    one = data.current(simulated_lake.planted_id(SIMULATION, 0))
+    assert one is not None and one.facts.price is not None
+    add_companion(Lake.open(own_store), SIMULATION, device=simulated_lake.DEVICES[1], price=one.facts.price / 2)
+    data.forget()
+    cost = f"{one.facts.price * 100:.2f}\u202f%"
+    overview = said(page(own_store, "overview"))
+    assert f"<b>{cost}</b> <span>of the H200&#x27;s production time</span>" in overview
+    assert "2 findings on 2 devices; this is the one where they cost most" in overview
+    listed = said(page(own_store, "findings", state="open"))
+    assert f"On H200, where they cost most, the confirmed slow-downs among them cost {cost} of it." in listed

@@ -6,15 +6,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import simulated_lake
-from simulated_lake import CASES, DEVICES, Simulation
+from simulated_lake import CASES, DEVICES, SimulatedDevice, Simulation
 
 from collector.host.findings_store import event_row, refresh_findings_state
 from detection.findings import EventKind, make_event
 from store.lake.lake import Lake
 
 
-def add_companion(lake: Lake, simulation: Simulation) -> tuple[str, str]:
-    """Confirms a slow-down of another case in the run of the planted step; gives the ids of the two."""
+def add_companion(
+    lake: Lake, simulation: Simulation, *, device: SimulatedDevice = DEVICES[0], price: float = 0.0
+) -> tuple[str, str]:
+    """Confirms a slow-down of another case since the night of the planted step; gives the ids of the two."""
     step = next(event for event in simulated_lake.finding_events(simulation) if event.event is EventKind.CONFIRMED)
     assert step.facts is not None
     case = CASES[8]
@@ -23,9 +25,11 @@ def add_companion(lake: Lake, simulation: Simulation) -> tuple[str, str]:
         group=f"with it {case.case_id}",
         title="Companion",
         case_id=case.case_id,
-        subject_id=simulated_lake.subject_id(case, "candidate", DEVICES[0]),
-        subject_ids=(simulated_lake.subject_id(case, "candidate", DEVICES[0]),),
-        price=0.0,
+        subject_id=simulated_lake.subject_id(case, "candidate", device),
+        subject_ids=(simulated_lake.subject_id(case, "candidate", device),),
+        device_model=device.model,
+        device_unit=device.unit,
+        price=price,
     )
     events = [
         make_event(kind, facts, at=step.at + timedelta(minutes=minutes), as_of_seq=1, run_id=step.run_id)
