@@ -25,6 +25,7 @@ PAGES = {
     "memory": "memory",
     "collectives": "collectives",
     "numerics": "numerics",
+    "static": "static",
     "fleet": "fleet",
     "runs": "runs",
     "policies": "policies",
