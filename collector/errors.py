@@ -8,6 +8,7 @@ The classes are named, not imported: a command that never touches the store must
 
 from __future__ import annotations
 
+import errno
 import sys
 
 REGRESSION, USAGE, ENVIRONMENT, UNDECIDED, LOCKED = 1, 2, 3, 4, 75
@@ -27,9 +28,11 @@ EXIT_CODES = {
     "detection.policy.PolicyError": USAGE,
     "store.bundle.errors.BundleError": USAGE,
     "store.bundle.errors.RowsError": USAGE,
+    "store.bundle.errors.FullPlaceError": ENVIRONMENT,
     "store.exchange.errors.ImportRefused": USAGE,
     "store.lake.errors.StoreError": USAGE,
     "store.lake.errors.StoreBusyError": LOCKED,
+    "store.lake.errors.StoreFullError": ENVIRONMENT,
     "collector.node.crew.CrewError": ENVIRONMENT,
     "collector.node.devices.DeviceError": ENVIRONMENT,
     "collector.errors.MissingExtraError": ENVIRONMENT,
@@ -52,7 +55,9 @@ class HostFailedError(RuntimeError):
 
 
 def exit_code(error: BaseException) -> int | None:
-    """The exit code of a known error, by its class or a base of it; None: it is a bug of ours."""
+    """The exit code of a known error, by its class or a base of it, or of a full disk; None: a bug of ours."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ENVIRONMENT
     for kind in type(error).__mro__:
         code = EXIT_CODES.get(f"{kind.__module__}.{kind.__qualname__}")
         if code is not None:

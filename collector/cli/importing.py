@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from collector.cli.options import DryRun, Json, Store
-from collector.cli.places import store_uri
+from collector.cli.places import open_or_make
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -68,7 +68,6 @@ def import_history(
     from bench_suite.datasheets import datasheets
     from store.exchange.imported_runs import RunWords, import_runs
     from store.exchange.long_csv import LongCsvOptions, read_long_csv
-    from store.lake.lake import Lake
 
     options = LongCsvOptions(
         columns=_pairs("--column", column),
@@ -83,7 +82,7 @@ def import_history(
     if dry_run:
         _say(content, None, None, as_json=as_json)
         return
-    lake = Lake.create(store_uri(store))
+    lake = open_or_make(store)
     report = import_runs(content, lake.inbox, words)
     _say(content, report, lake.ingest(check_clock=not ignore_clock), as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""`collector store ingest`, `sql`, `stats`, `verify`: filling a store and asking it."""
+"""`collector store create`, `ingest`, `sql`, `stats`, `verify`: filling a store and asking it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
     """Adds the group, with all that the modules of upkeep and of withdrawal have for it."""
     from collector.cli import lake_metrics, upkeep, withdrawal
 
+    store_app.command("create")(create)
     store_app.command("ingest")(ingest)
     store_app.command("sql")(sql)
     store_app.command("stats")(show_stats)
@@ -30,6 +31,22 @@ def register(app: typer.Typer) -> None:
     withdrawal.register(store_app)
     lake_metrics.register(store_app)
     app.add_typer(store_app, name="store")
+
+
+def create(store: Store = None, as_json: Json = False) -> None:
+    """Make a store at a new place: a folder whose parent is there, or a prefix of a bucket.
+
+    A store that is there stays as it is. Nodes push into a store that is there, and into nothing else.
+
+    Example: collector store create --store s3://observatory/lake
+    """
+    from store.lake.lake import Lake
+
+    lake = Lake.create(store_uri(store))
+    if as_json:
+        typer.echo(json.dumps({"store": lake.uri, "new": lake.is_new}))
+        return
+    typer.echo(f"made a new store, {lake.uri}" if lake.is_new else f"{lake.uri} is a store already, nothing to do")
 
 
 def ingest(store: Store = None, as_json: Json = False) -> None:
@@ -41,7 +58,7 @@ def ingest(store: Store = None, as_json: Json = False) -> None:
     from collector.log_lines import log
     from store.lake.lake import Lake
 
-    report = Lake.create(store_uri(store)).ingest()
+    report = Lake.open(store_uri(store)).ingest()
     log.say("ingested", runs=len(report.ingested), already_known=len(report.already_known))
     for name, reason in report.quarantined:
         log.say("quarantined", level="warning", bundle=name, reason=reason)

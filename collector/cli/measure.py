@@ -132,10 +132,12 @@ def push(
     waiting = sorted(p for p in spool_folder().glob("*") if p.is_dir() and not p.name.startswith("."))
     sent: list[str] = []
     failed: dict[str, str] = {}
-    inbox = Inbox(place) if waiting else None
+    try:
+        inbox = Inbox.of_store(place)
+    except BundleError as error:
+        raise HostFailedError(f"nothing is sent, {len(waiting)} runs wait in {spool_folder()}: {error}") from error
     for bundle in waiting:
         try:
-            assert inbox is not None
             inbox.put(bundle)
         except BundleError as error:
             failed[bundle.name] = str(error)

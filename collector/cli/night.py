@@ -54,8 +54,15 @@ class HostProcess:
         """Why there is no host here; empty where there is one."""
 
     def open_store(self) -> None:
-        """Create the store, or find it to be one; raises UsageError where it is something else."""
+        """Find the store to be one; raises UsageError where it is something else."""
         self.call("open")
+
+    def make_store(self) -> bool:
+        """Find the store to be one, or make it; raises UsageError where it is something else.
+
+        Returns whether it has no run yet: whoever meant another store must be told.
+        """
+        return bool(self.call("make").get("new"))
 
     def call(self, verb: str, **arguments: str) -> dict[str, Any]:
         """The document that a verb answers with; empty where the host's packages are not installed."""

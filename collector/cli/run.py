@@ -107,10 +107,10 @@ def run(
         raise typer.Exit(run_each(kind, indices, sys.argv[1:], at_once=at_once))
     index = indices[0]
     with run_lock(state_folder() / "run.lock"):
-        host = HostProcess(place, policy) if judge else None
+        host, is_new = (HostProcess(place, policy) if judge else None), False
         check_writable(place)
         if host is not None:
-            host.open_store()
+            is_new = host.make_store()
         options = RunOptions(
             suite=suite,
             device=kind,
@@ -139,6 +139,8 @@ def run(
             words = str(stop) if isinstance(stop, RunInterruptedError) else "interrupted; nothing was published"
             typer.echo(f"collector: {words}", err=True)
             raise typer.Exit(130) from None
+        if is_new:
+            typer.echo(f"collector: {destination(place)} is a new store, this is its first run", err=True)
         if prepare_only:
             typer.echo(f"{suite}: {len(outcome.suite.cases)} cases compiled and checked in {outcome.prepare_s:.0f} s")
             return

@@ -24,13 +24,13 @@ def keep_static(found: Sequence[StaticMetrics], place: str) -> list[StaticChange
     """Put the metrics into the store, and what each is against the ones before; failed compilations are kept only."""
     from datetime import UTC, datetime
 
+    from collector.cli.places import open_or_make
     from collector.node.folders import spool_folder
     from collector.node.publish import put
     from collector.node.static_rows import publish_static, static_row
     from detection.static_change import static_change
-    from store.lake.lake import Lake
 
-    lake = Lake.create(place)
+    lake = open_or_make(place)
     try:
         before: Mapping[tuple[str, str], Mapping[str, object]] = {
             (row["case_id"], row["device_model"]): row for row in lake.sql(_LATEST).to_pylist()

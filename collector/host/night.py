@@ -1,7 +1,7 @@
 """The host's part of a run, as a process: `python -m collector.host.night VERB` answers with one JSON document.
 
 A process of its own, so that the parent of a run stays small, and a node without the [host] extra still runs.
-Verbs: open, judge, take, notify. An error is one line on stderr and an exit code of DESIGN's.
+Verbs: open, make, judge, take, notify. An error is one line on stderr and an exit code of DESIGN's.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ if TYPE_CHECKING:
 CLOSED = ("refuted", "resolved", "expected")
 
 
-def open_store(store: str, policy: str) -> dict[str, Any]:
-    """Create the store or find it to be one, and read policy and alert routes: mistakes are said before measuring."""
+def open_store(store: str, policy: str, *, make: bool) -> dict[str, Any]:
+    """Find the store to be one, or `make` it, and read policy and alert routes: mistakes are said before measuring."""
     from collector.host.notify.config import load_alerts
     from collector.host.policies import load_policy
     from store.lake.lake import Lake
 
     load_policy(policy)
     routes = load_alerts().routes
-    return {"store": Lake.create(store).uri, "routes": len(routes)}
+    lake = Lake.create(store) if make else Lake.open(store)
+    return {"store": lake.uri, "new": lake.latest_seq() == 0, "routes": len(routes)}
 
 
 def judge_runs(lake: Lake, policy: Policy, *, run_id: str, device_unit: str) -> dict[str, Any]:
@@ -135,8 +136,8 @@ def tell(lake: Lake) -> dict[str, Any]:
 
 def answer(arguments: argparse.Namespace) -> dict[str, Any]:
     """The document of a verb."""
-    if arguments.verb == "open":
-        return open_store(arguments.store, arguments.policy)
+    if arguments.verb in ("open", "make"):
+        return open_store(arguments.store, arguments.policy, make=arguments.verb == "make")
     from collector.host.policies import load_policy
     from store.lake.lake import Lake
 
@@ -153,7 +154,7 @@ def answer(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="collector.host.night", description=__doc__)
-    parser.add_argument("verb", choices=["open", "judge", "take", "notify"])
+    parser.add_argument("verb", choices=["open", "make", "judge", "take", "notify"])
     parser.add_argument("--store", required=True)
     parser.add_argument("--policy", default="default")
     for name in ("--run-id", "--device-unit", "--request-id", "--actor"):

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from store.bundle.errors import BundleError
+from collector.errors import ENVIRONMENT
+from store.bundle.errors import BundleError, FullPlaceError
 
 LIMIT_S = 1800.0
 
@@ -54,7 +55,8 @@ def _child(*arguments: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     if done.returncode == 0:
         return done.stdout.strip()
-    raise BundleError((done.stderr.strip().splitlines() or [f"publishing ended with exit code {done.returncode}"])[-1])
+    lines = done.stderr.strip().splitlines() or [f"publishing ended with exit code {done.returncode}"]
+    raise (FullPlaceError if done.returncode == ENVIRONMENT else BundleError)(lines[-1])
 
 
 def write(file: Path) -> Path:
@@ -79,7 +81,7 @@ def main(arguments: list[str]) -> int:
         else:
             from store.bundle.inbox import Inbox
 
-            Inbox(arguments[1]).put(arguments[2])
+            Inbox.of_store(arguments[1]).put(arguments[2])
     except Exception as error:
         return report(error)
     return 0

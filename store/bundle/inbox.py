@@ -28,6 +28,17 @@ class Inbox:
     def __init__(self, root_uri: str | Path, *, create: bool = True) -> None:
         self.place = Place(root_uri, create=create)
 
+    @classmethod
+    def of_store(cls, root_uri: str | Path) -> Inbox:
+        """The inbox of a store that is there: what a node hands its runs to.
+
+        Raises:
+            PlaceError: there is no store at this place, or it cannot be asked.
+        """
+        inbox = cls(root_uri, create=False)
+        inbox.place.require_store()
+        return inbox
+
     def put(self, bundle_path: str | Path) -> str:
         """Puts a published bundle in; doing it again does nothing. Returns the object's name.
 

@@ -15,8 +15,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from store.bundle.errors import BundleError
+from store.bundle.errors import FullPlaceError, NoStoreError, PlaceError, in_one_line, is_full
 
+__all__ = ["ObjectInfo", "Place", "PlaceError", "is_s3", "normal_uri", "s3_options"]
+
+MARKER = "store.json"
+"""The object that makes a place a store."""
+NO_STORE_HINT = "is a share not mounted, is the name right? `collector store create` makes a new one"
 _UNFINISHED = re.compile(r"#\d+$")
 
 
@@ -30,10 +35,6 @@ class ObjectInfo:
     e_tag: str | None
 
 
-class PlaceError(BundleError):
-    """A place that cannot be reached, read or written; the message is one line."""
-
-
 class Place:
     """Files below one root. Every write is whole or not there; `create` refuses what exists."""
 
@@ -42,6 +43,17 @@ class Place:
         self.folder: Path | None = None if is_s3(self.uri) else Path(self.uri)
         with _plain_errors(self.uri):
             self._store = _open_s3(self.uri) if self.folder is None else _open_folder(self.folder, create=create)
+
+    def require_store(self) -> None:
+        """Finds the place to be a store. A node asks before it hands a run over and forgets it.
+
+        Raises:
+            NoStoreError: it is none: a share that is not mounted looks like this too.
+            PlaceError: it cannot be asked.
+        """
+        if self.read(MARKER) is None:
+            self.list(MARKER)  # of a bucket that is not there the service says so here
+            raise NoStoreError(f"{self.uri}: is no store, it has no {MARKER}; {NO_STORE_HINT}")
 
     def create(self, path: str, data: bytes | Path) -> bool:
         """Writes the object if there is none of that path; False when there is one already (it is left alone)."""
@@ -198,7 +210,7 @@ def _open_folder(folder: Path, *, create: bool) -> Any:
     from obstore.store import LocalStore
 
     if not create and not folder.is_dir():
-        raise PlaceError(f"{folder}: there is no such folder")
+        raise NoStoreError(f"{folder}: there is no such folder; {NO_STORE_HINT}")
     folder.mkdir(parents=True, exist_ok=True)
     return LocalStore(str(folder))
 
@@ -229,6 +241,10 @@ def _plain_errors(where: str) -> Iterator[None]:
     except PlaceError:
         raise
     except OSError as error:
-        raise PlaceError(f"{where}: {error.strerror or str(error).splitlines()[0]}") from error
+        raise _place_error(where, error) from error
     except obstore.exceptions.BaseError as error:
-        raise PlaceError(f"{where}: {str(error).splitlines()[0]}") from error
+        raise _place_error(where, error) from error
+
+
+def _place_error(where: str, error: Exception) -> PlaceError:
+    return (FullPlaceError if is_full(error) else PlaceError)(f"{where}: {in_one_line(error)}")

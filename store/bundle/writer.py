@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store.bundle.errors import BundleError, RowsError
+from store.bundle.errors import BundleError, FullPlaceError, RowsError, in_one_line, is_full
 from store.bundle.manifest import (
     MANIFEST_NAME,
     FileEntry,
@@ -92,7 +92,8 @@ class BundleWriter:
             self._staging.rename(self._path)
             _fsync(self._parent)
         except OSError as error:
-            raise BundleError(f"bundle {self._path}: not published: {error.strerror or error}") from error
+            kind = FullPlaceError if is_full(error) else BundleError
+            raise kind(f"bundle {self._path}: not published: {in_one_line(error)}") from error
         return self._path
 
     def abandon(self) -> None:

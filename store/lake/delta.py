@@ -27,10 +27,11 @@ from deltalake import (
 )
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from store.bundle.errors import in_one_line, is_full
 from store.bundle.place import Place, is_s3, s3_options
-from store.lake.errors import StoreError
+from store.lake.errors import StoreError, StoreFullError, TableLostError
 from store.lake.log import TRIM_EVERY, trim_log
-from store.lake.tables import LAKE_TABLES, NEVER_TWICE, PARTITIONED_BY, STATISTICS_OF, stored_schema
+from store.lake.tables import LAKE_TABLES, MADE_ANEW, NEVER_TWICE, PARTITIONED_BY, STATISTICS_OF, stored_schema
 
 COMMIT_ATTEMPTS = 40
 MIXED_COLUMNS = "kernel_observatory.mixed_columns"
@@ -46,6 +47,7 @@ LOG_PROPERTIES = {
 }
 """What keeps a table quick to open. A deleted file is remembered as long as a vacuum keeps it at the least; for the
 default of a week every checkpoint of a table that is overwritten at each ingest would carry thousands of them."""
+LACKS_COLUMNS = "it lacks columns of this version; `collector store migrate` adds them, nothing is lost"
 ROW_GROUP_ROWS = 30_720
 _PAUSE_S = 0.02
 
@@ -137,10 +139,20 @@ class DeltaTables:
                 handle = self._handles[table_name] = DeltaTable(self.uri(table_name), storage_options=self._options)
                 self._opened_at[table_name] = handle.version()
         except TableNotFoundError as error:
-            raise StoreError(f"table {table_name} of {self._root}: is missing; `collector store migrate`") from error
-        except DeltaError as error:
-            raise StoreError(f"table {table_name} of {self._root}: {_first_line(error)}") from error
+            raise self.missing(table_name) from error
+        except (DeltaError, OSError) as error:
+            raise store_error(f"table {table_name} of {self._root}", error) from error
         return handle
+
+    def missing(self, table_name: str) -> StoreError:
+        """What to say of a table that is not there, and the way out."""
+        where = f"table {table_name} of {self._root}: is missing"
+        if table_name in MADE_ANEW:
+            return StoreError(f"{where}; `collector store migrate` makes it, `store rebuild` and `detect` fill it")
+        return TableLostError(
+            f"{where}, it was lost: every store is made with it. If it is of a share, is that mounted whole? Else put"
+            f" the folder {table_name} back from a backup"
+        )
 
     def _followed(self, table_name: str) -> DeltaTable | None:
         """The known handle at the newest version; None where there is none or it is better opened anew."""
@@ -177,17 +189,17 @@ class DeltaTables:
             except CommitFailedError as error:
                 self.forget(table_name)
                 failure = error
-            except DeltaError as error:
+            except (DeltaError, OSError) as error:
                 self.forget(table_name)
-                raise StoreError(f"table {table_name}: not written: {self._why_not(table_name, error)}") from error
+                raise self._not_written(table_name, error) from error
             time.sleep(random.uniform(0.5, 1.5) * _PAUSE_S * min(attempt + 1, 25))
-        raise StoreError(f"table {table_name}: {COMMIT_ATTEMPTS} commits lost against others: {_first_line(failure)}")
+        raise StoreError(f"table {table_name}: {COMMIT_ATTEMPTS} commits lost against others: {in_one_line(failure)}")
 
-    def _why_not(self, table_name: str, error: DeltaError) -> str:
+    def _not_written(self, table_name: str, error: Exception) -> StoreError:
         """The library's reason, or ours where the table is of an older version."""
-        if set(stored_schema(table_name).names) - set(self.columns(table_name)):
-            return "it lacks columns of this version; `collector store migrate` adds them, nothing is lost"
-        return _first_line(error)
+        if not is_full(error) and set(stored_schema(table_name).names) - set(self.columns(table_name)):
+            return StoreError(f"table {table_name}: not written: {LACKS_COLUMNS}")
+        return store_error(f"table {table_name}: not written", error)
 
     def active_files(self, table_name: str) -> ActiveFiles:
         """The files of the newest version, from the log; never a listing of the folder."""
@@ -288,5 +300,6 @@ def _write(handle: DeltaTable, table_name: str, commit: Commit) -> None:
         write_deltalake(handle, commit.rows, mode="append", **common)
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def store_error(where: str, error: Exception) -> StoreError:
+    """An error of the libraries below as the store's own, in one line."""
+    return (StoreFullError if is_full(error) else StoreError)(f"{where}: {in_one_line(error)}")

@@ -2,6 +2,8 @@
 
 StoreError         one line: what, the value, the rule, the way out
 ├── StoreBusyError another process holds the lock or the lease
+├── StoreFullError no space is left on its device
+├── TableLostError a table that it was made with is not there
 └── QueryError     a question that cannot be asked or answered
 """
 
@@ -14,6 +16,14 @@ class StoreError(Exception):
 
 class StoreBusyError(StoreError):
     """Another process does the work at this moment."""
+
+
+class StoreFullError(StoreError):
+    """A store that cannot be written for want of space; what was committed stands."""
+
+
+class TableLostError(StoreError):
+    """A table without which the store is not whole, and which nothing here can make anew."""
 
 
 class QueryError(StoreError):

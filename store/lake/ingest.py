@@ -21,13 +21,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
-from store.bundle.errors import BundleError, GoneBundleError
+from store.bundle.errors import BundleError, FullPlaceError, GoneBundleError, PlaceError
 from store.bundle.inbox import Inbox
 from store.bundle.manifest import run_file_name
-from store.bundle.place import PlaceError
 from store.bundle.reader import Bundle, read_bundle
 from store.lake.delta import Commit, DeltaTables
-from store.lake.errors import StoreError
+from store.lake.errors import StoreError, StoreFullError
 from store.lake.lease import Lease
 from store.lake.tables import stored_schema
 
@@ -146,7 +145,7 @@ class Ingester:
         except GoneBundleError:
             return None
         except PlaceError as error:
-            raise StoreError(f"inbox: {error}") from error
+            raise (StoreFullError if isinstance(error, FullPlaceError) else StoreError)(f"inbox: {error}") from error
         except BundleError as error:
             return str(error)
         return _Arrival(name=name, bundle=bundle)

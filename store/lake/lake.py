@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
-from store.bundle.errors import BundleError, RowsError
+from store.bundle.errors import BundleError, FullPlaceError, RowsError
 from store.bundle.inbox import Inbox
 from store.bundle.place import Place
 from store.bundle.rows import Rows, rows_to_table
 from store.bundle.schemas import BUNDLE_TABLES
 from store.lake.checksums import ChecksumKeeper
-from store.lake.delta import Commit, DeltaTables
-from store.lake.errors import QueryError, StoreBusyError, StoreError
+from store.lake.delta import Commit, DeltaTables, store_error
+from store.lake.errors import QueryError, StoreBusyError, StoreError, StoreFullError
 from store.lake.ingest import SEQUENCE, Ingester, IngestReport
 from store.lake.layout import check_marker, default_store, is_marked, mark_store, open_place, prepare_place
 from store.lake.lease import Lease, held
@@ -47,6 +48,8 @@ class Lake:
         self._engine: QueryEngine | None = None
         self._past: dict[int, QueryEngine] = {}
         self._lock = RLock()
+        self.is_new = False
+        """Whether `create` has just made it."""
 
     @classmethod
     def create(cls, uri: str | Path | None = None) -> Lake:
@@ -60,8 +63,10 @@ class Lake:
             check_marker(place)
             return cls(place)
         lake = cls(place)
-        lake.tables.create_missing()
+        with _one_line(lake.uri):
+            lake.tables.create_missing()
         mark_store(place)  # last: whoever is killed before leaves no store, and the next creation goes on
+        lake.is_new = True
         return lake
 
     @classmethod
@@ -108,7 +113,7 @@ class Lake:
 
         if data.num_rows == 0 and key is None:
             return False
-        with self._lock, _one_line():
+        with self._lock, _one_line(self.uri):
             return self.tables.commit(table, plan)
 
     def overwrite(self, table: str, rows: Rows) -> None:
@@ -118,7 +123,7 @@ class Lake:
             StoreError: the table is not the host's, or the rows do not fit.
         """
         data = self._host_rows(table, rows)
-        with self._lock, _one_line():
+        with self._lock, _one_line(self.uri):
             self.tables.commit(table, lambda _: Commit(rows=data, overwrite=True))
 
     def sql(self, query: str, params: Parameters = None, *, as_of: int | None = None) -> pa.Table:
@@ -130,7 +135,7 @@ class Lake:
         Raises:
             QueryError: it is not one SELECT, or DuckDB refuses it.
         """
-        with self._lock, _one_line():
+        with self._lock, _one_line(self.uri):
             return (self.queries() if as_of is None else self._queries_of(as_of)).table(query, params)
 
     def frame(self, query: str, params: Parameters = None) -> pd.DataFrame:
@@ -195,7 +200,7 @@ class Lake:
         Raises:
             StoreBusyError: another process held it for all of `wait_s`.
         """
-        with self._lock, _one_line(), held(self.place, "ingest", wait_s=wait_s) as lease:
+        with self._lock, _one_line(self.uri), held(self.place, "ingest", wait_s=wait_s) as lease:
             yield lease
 
     @contextmanager
@@ -207,16 +212,18 @@ class Lake:
         if table not in HOST_TABLES:
             rule = "filled by ingest only" if table in BUNDLE_TABLES else f"unknown; known are {', '.join(LAKE_TABLES)}"
             raise StoreError(f"table {table!r}: {rule}")
-        with _one_line():
+        with _one_line(self.uri):
             return rows_to_table(table, HOST_TABLES[table], rows)
 
 
 @contextmanager
-def _one_line() -> Iterator[None]:
-    """What the bundle layer raises becomes the store's own error."""
+def _one_line(uri: str) -> Iterator[None]:
+    """What the layers below raise becomes the store's own error."""
     try:
         yield
     except RowsError as error:
         raise StoreError(str(error)) from error
     except BundleError as error:
-        raise StoreError(f"store: {error}") from error
+        raise (StoreFullError if isinstance(error, FullPlaceError) else StoreError)(f"store: {error}") from error
+    except (DeltaError, OSError) as error:
+        raise store_error(f"store {uri}", error) from error

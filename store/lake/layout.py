@@ -14,13 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from store.bundle.errors import BundleError
-from store.bundle.place import Place, is_s3, normal_uri
-from store.lake.errors import StoreError
+from store.bundle.errors import BundleError, FullPlaceError, NoStoreError, is_full
+from store.bundle.place import MARKER, Place, is_s3, normal_uri
+from store.lake.errors import StoreError, StoreFullError
 
 FORMAT = "kernel-observatory-store"
 FORMAT_VERSION = 1
-MARKER = "store.json"
 DEFAULT_STORE = "observatory-data"
 STORE_VARIABLE = "KERNEL_OBSERVATORY_STORE"
 
@@ -38,18 +37,23 @@ def default_store() -> str:
 
 
 def prepare_place(uri: str | Path) -> Place:
-    """A place that may become a store, or is one; its folder is made. `mark_store` comes last.
+    """A place that may become a store, or is one; its folder is made, those above it are not. `mark_store` comes last.
 
     Raises:
         StoreError: the place cannot be written, or holds other things than a store.
     """
     text = _checked_uri(uri)
     try:
-        if not is_s3(text) and Path(text).is_dir() and not (Path(text) / MARKER).exists():
-            _refuse_foreign_folder(Path(text))
+        if not is_s3(text):
+            _refuse_unlikely_folder(Path(text))
         return Place(text, create=True)
     except (BundleError, OSError) as error:
-        raise StoreError(f"store {text}: cannot be created: {error}") from error
+        raise _not_created(text, error) from error
+
+
+def _not_created(where: str, error: Exception) -> StoreError:
+    kind = StoreFullError if is_full(error) or isinstance(error, FullPlaceError) else StoreError
+    return kind(f"store {where}: cannot be created: {error}")
 
 
 def is_marked(place: Place) -> bool:
@@ -69,7 +73,7 @@ def mark_store(place: Place) -> None:
     try:
         place.create(MARKER, msgspec.json.encode(Marker(format=FORMAT, version=FORMAT_VERSION)) + b"\n")
     except BundleError as error:
-        raise StoreError(f"store {place.uri}: cannot be created: {error}") from error
+        raise _not_created(place.uri, error) from error
     check_marker(place)
 
 
@@ -83,7 +87,7 @@ def open_place(uri: str | Path) -> Place:
     try:
         place = Place(text)
     except BundleError as error:
-        raise StoreError(f"store {text}: there is none; `collector store create` or a first run makes one") from error
+        raise StoreError(f"store {error}") from error
     check_marker(place)
     return place
 
@@ -95,11 +99,12 @@ def check_marker(place: Place) -> None:
         StoreError: it is not.
     """
     try:
-        data = place.read(MARKER)
+        place.require_store()
+        data = place.read(MARKER) or b""
+    except NoStoreError as error:
+        raise StoreError(f"store {error}") from error
     except BundleError as error:
         raise StoreError(f"store {place.uri}: cannot be read: {error}") from error
-    if data is None:
-        raise StoreError(f"store {place.uri}: is no store, it has no {MARKER}; give the folder of one")
     try:
         marker = msgspec.json.decode(data, type=Marker)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -122,7 +127,14 @@ def _checked_uri(uri: str | Path) -> str:
     return text
 
 
-def _refuse_foreign_folder(folder: Path) -> None:
+def _refuse_unlikely_folder(folder: Path) -> None:
+    """A name mistyped or a share not mounted makes no store unasked."""
+    if not folder.is_dir():
+        if not folder.parent.is_dir():
+            raise StoreError(f"store {folder}: there is no folder {folder.parent}; mount it or make it first")
+        return
+    if (folder / MARKER).exists():
+        return
     known = {"inbox", "quarantine", "tables", "locks"}
     foreign = sorted(entry.name for entry in folder.iterdir() if entry.name not in known)
     if foreign:

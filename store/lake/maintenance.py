@@ -10,13 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from store.bundle.place import Place
+from store.bundle.place import MARKER, Place
 from store.lake.checksums import ChecksumKeeper
 from store.lake.delta import DeltaTables
 from store.lake.errors import StoreError
 from store.lake.ingest import IngestReport, QuarantineReason
 from store.lake.lake import Lake
-from store.lake.layout import MARKER, is_marked, prepare_place
+from store.lake.layout import is_marked, prepare_place
 from store.lake.optimize import Optimizer, Rewrite
 from store.lake.series import SeriesKeeper
 from store.lake.tables import HOST_TABLES, LAKE_TABLES

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from store.lake.delta import LOG_PROPERTIES
 from store.lake.errors import StoreError
 from store.lake.lake import Lake
-from store.lake.tables import LAKE_TABLES, stored_schema
+from store.lake.tables import LAKE_TABLES, MADE_ANEW, stored_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,7 @@ def pending_migrations(lake: Lake) -> tuple[Migration, ...]:
 
     Raises:
         StoreError: a table has columns or types that this version does not know.
+        TableLostError: a table that no migration can make is not there.
     """
     return tuple(_pending(lake))
 
@@ -65,6 +66,8 @@ def migrate(lake: Lake, *, dry_run: bool = False, wait_s: float = 60.0) -> tuple
 def _pending(lake: Lake) -> Iterator[Migration]:
     for name in LAKE_TABLES:
         if not lake.tables.exists(name):
+            if name not in MADE_ANEW:  # an empty one in its place would hide the loss
+                raise lake.tables.missing(name)
             yield Migration(name="add-table", table=name)
             continue
         stored, wanted = lake.tables.columns(name), stored_schema(name).names

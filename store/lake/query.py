@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from store.bundle.schemas import BUNDLE_TABLES
-from store.lake.delta import ActiveFiles, DeltaTables
+from store.lake.delta import LACKS_COLUMNS, ActiveFiles, DeltaTables
 from store.lake.errors import QueryError
 from store.lake.pruning import Bound, bounds_of, kept_files, named_parameters
 from store.lake.tables import LAKE_TABLES, PARTITIONED_BY, stored_schema
@@ -150,8 +150,7 @@ class QueryEngine:
         try:
             self._connection.execute(f'CREATE OR REPLACE TEMP VIEW "{name}" AS SELECT {columns} FROM {source}{where}')  # noqa: S608 own names and numbers only
         except duckdb.BinderException as error:
-            words = f"table {name}: lacks columns of this version; `collector store migrate` adds them"
-            raise QueryError(f"{words}: {_first_line(error)}") from error
+            raise QueryError(f"table {name}: {LACKS_COLUMNS}: {_first_line(error)}") from error
 
 
 def _confined_connection(tables: DeltaTables) -> duckdb.DuckDBPyConnection:

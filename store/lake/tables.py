@@ -311,6 +311,10 @@ LAKE_TABLES["runs"] = pa.schema([*LAKE_TABLES["runs"], *RUN_COLUMNS])
 PARTITIONED_BY: dict[str, list[str]] = {"results": ["month"], "samples": ["month"], "telemetry": ["month"]}
 """`month` is the UTC month in which the run started, "2026-11"; added at ingest, so that a run is in one partition."""
 
+MADE_ANEW = ("series", "findings_state", "cliffs")
+"""Tables that a migration makes where they are missing: folds, which the next judging or a rebuild fills. A table that
+a later version adds belongs here too. Any other that is missing was lost."""
+
 STATISTICS_OF: dict[str, list[str]] = {
     "runs": ["run_id", "started_at", "ingest_seq"],
     "results": ["subject_id", "measured_at", "ingest_seq"],

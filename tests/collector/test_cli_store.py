@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from collector.cli.main import app
 from collector.errors import exit_code
+from collector.host.night import main as host_verb
 from store.bundle.inbox import Inbox
 from store.bundle.schemas import BUNDLE_TABLES
 from store.bundle.writer import BundleWriter
@@ -107,11 +108,50 @@ def test_ingest_takes_what_waits_once(collector: Collector, store: Path, tmp_pat
     assert said(collector("ingest")) == "0 runs ingested, 1 known already\n"
 
 
-def test_ingest_makes_the_store(tmp_path: Path) -> None:
-    """Ingesting into a place that is not there yet makes it a store."""
-    said(CliRunner().invoke(app, ["store", "ingest", "--store", str(tmp_path / "new")]))
+def test_create_makes_a_store_once(tmp_path: Path) -> None:
+    """A new place is said to be new, a store stays as it is, and a folder without a parent is refused."""
+    place = ["store", "create", "--store", str(tmp_path / "new")]
 
-    assert (tmp_path / "new" / "store.json").exists()
+    assert "made a new store" in said(CliRunner().invoke(app, place))
+    assert document(CliRunner().invoke(app, [*place, "--json"])) == {"store": str(tmp_path / "new"), "new": False}
+    far = CliRunner().invoke(app, ["store", "create", "--store", str(tmp_path / "share" / "new")])
+    assert f"there is no folder {tmp_path / 'share'}" in refusal(far)
+    assert not (tmp_path / "share").exists()
+
+
+@pytest.mark.parametrize("share", ["absent", "empty"])
+def test_push_hands_runs_to_a_store_only(share: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a share that is not mounted nothing is made and the runs wait on; mounted, it gets them."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    spool, place = tmp_path / "state" / "kernel-observatory" / "spool", tmp_path / "share"
+    publish(spool, "run-1", START)
+    if share == "empty":
+        place.mkdir()
+
+    why = refusal(CliRunner().invoke(app, ["push", "--store", str(place)]), code=3)
+
+    assert "1 runs wait" in why
+    assert "is a share not mounted" in why
+    assert (spool / "run-1").is_dir()
+    assert not any(place.rglob("*"))
+    Lake.create(place).close()
+    assert said(CliRunner().invoke(app, ["push", "--store", str(place)])).startswith("1 of 1")
+    assert not (spool / "run-1").exists()
+
+
+def test_a_run_makes_a_store_and_says_so_but_a_confirmation_wants_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verb of `run` makes a store below a folder that is there; that of `confirm` makes none."""
+    place = str(tmp_path / "first")
+
+    assert host_verb(["open", "--store", place]) == 2
+    assert "there is no such folder" in capsys.readouterr().err
+    assert host_verb(["make", "--store", place]) == 0
+    assert json.loads(capsys.readouterr().out)["new"] is True
+    assert host_verb(["open", "--store", place]) == 0
+    assert host_verb(["make", "--store", str(tmp_path / "share" / "store")]) == 2
+    assert not (tmp_path / "share").exists()
 
 
 def test_stats_count_runs_and_tables(collector: Collector) -> None:
@@ -193,14 +233,14 @@ def test_vacuum_keeps_what_readers_hold(collector: Collector, hours: str) -> Non
 
 
 def test_migrate_shows_then_does(collector: Collector, store: Path) -> None:
-    """A table that an older store lacks is a step: shown by the dry run, done by the real one, then none is left."""
-    shutil.rmtree(store / "tables" / "deliveries")
+    """A fold that an older store lacks is a step: shown by the dry run, done by the real one, then none is left."""
+    shutil.rmtree(store / "tables" / "cliffs")
 
     assert document(collector("migrate", "--dry-run", "--json"))["steps"] == [
-        {"name": "add-table", "table": "deliveries", "columns": []}
+        {"name": "add-table", "table": "cliffs", "columns": []}
     ]
-    assert not (store / "tables" / "deliveries").exists()
-    assert said(collector("migrate")).splitlines() == ["add-table: deliveries", "1 step done"]
+    assert not (store / "tables" / "cliffs").exists()
+    assert said(collector("migrate")).splitlines() == ["add-table: cliffs", "1 step done"]
     assert said(collector("migrate")) == "the store is of this version\n"
 
 
@@ -295,10 +335,11 @@ def test_a_busy_store_is_exit_75(store: Path) -> None:
 
 
 def test_what_is_no_store_is_said(tmp_path: Path) -> None:
-    """Every command but ingest wants a store that is there: one line, exit code 2."""
-    for arguments in (["stats"], ["verify"], ["optimize"], ["migrate"], ["quarantine", "list"]):
+    """Every command but create wants a store that is there: one line, exit code 2, and nothing is made."""
+    for arguments in (["ingest"], ["stats"], ["verify"], ["optimize"], ["migrate"], ["quarantine", "list"]):
         done = CliRunner().invoke(app, ["store", *arguments, "--store", str(tmp_path / "none")])
         assert str(tmp_path / "none") in refusal(done)
+    assert not (tmp_path / "none").exists()
 
 
 def test_metrics_are_prometheus_text(collector: Collector, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def collector(environment: dict[str, str], *arguments: str) -> subprocess.Comple
 
 def test_a_run_on_a_device_of_another_package(tmp_path: Path, installed: dict[str, str]) -> None:
     """Its identity, clock, energy and telemetry are in the rows, from one command."""
-    store = str(tmp_path / "store")
+    store = Lake.create(tmp_path / "store").uri
     arguments = ["--suite", "smoke", "--case", CASE, "--replicates", "1", "--store", store, "--no-judge", "--json"]
     done = collector(installed, "run", "--device", "toy:1", *arguments)
     assert done.returncode == 0, done.stderr
@@ -108,6 +108,7 @@ def test_a_probe_that_breaks_is_a_reason(tmp_path: Path, installed: dict[str, st
 @pytest.mark.long
 def test_two_devices_at_once(tmp_path: Path, installed: dict[str, str]) -> None:
     """Two toys by one command: two runs, each on its own unit, said in every row; nothing is left unfinished."""
+    Lake.create(tmp_path / "store")
     arguments = ["--suite", "smoke", "--case", CASE, "--replicates", "1", "--no-judge", "--json"]
     done = collector(
         installed, "run", "--device", "toy:0,1", "--at-once", "--store", str(tmp_path / "store"), *arguments

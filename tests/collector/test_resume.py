@@ -22,6 +22,7 @@ from collector.node.interrupt import RunInterruptedError
 from collector.node.journal import FOLDER, Journal, unfinished
 from collector.node.run import RunError, RunOptions, RunOutcome, publish_unfinished, run_suite
 from store.bundle.reader import read_bundle
+from store.lake.lake import Lake
 
 pytestmark = pytest.mark.usefixtures("own_cores")
 
@@ -179,6 +180,7 @@ def test_a_run_that_cannot_be_read_stays_and_is_named(state: Path, tmp_path: Pat
 
 def test_sigterm_publishes_what_is_measured(tmp_path: Path) -> None:
     """A stopped `collector run` publishes a partial run, in order: exit code 0, no journal, no process left."""
+    Lake.create(tmp_path / "store")
     command = ["run", "--suite", str(SUITE), "--device", "cpu", "--store", str(tmp_path / "store"), "--no-judge"]
     process = subprocess.Popen(
         [sys.executable, "-m", "collector.cli.main", *command, "--replicates", "60", "--quiet"],

@@ -86,7 +86,7 @@ def test_a_query_reads_the_tables_and_nothing_else(lake: Lake, source: str) -> N
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     """A missing folder and a folder of other things are both named."""
-    with pytest.raises(StoreError, match="there is none"):
+    with pytest.raises(StoreError, match="there is no such folder"):
         Lake.open(tmp_path / "nowhere")
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(StoreError, match="no store"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from store.lake.errors import StoreError
+from store.lake.errors import StoreError, TableLostError
 from store.lake.lake import Lake
 from store.lake.maintenance import (
     backup,
@@ -233,7 +233,7 @@ def test_an_older_store_is_migrated_by_named_steps(lake: Lake, make_bundle: Make
     results = Path(lake.uri) / "tables" / "results"
     older = lake.tables.dataset("results").to_table().drop_columns(["energy_j"])
     shutil.rmtree(results)
-    shutil.rmtree(Path(lake.uri) / "tables" / "audits")
+    shutil.rmtree(Path(lake.uri) / "tables" / "cliffs")
     write_deltalake(results, older.filter(pa.compute.field("run_id") == "run-0"), partition_by=["month"])
     write_deltalake(DeltaTable(results), older.filter(pa.compute.field("run_id") != "run-0"), mode="append")
     old = Lake.open(lake.uri)
@@ -242,7 +242,7 @@ def test_an_older_store_is_migrated_by_named_steps(lake: Lake, make_bundle: Make
     assert words == [
         "add-columns: results gets energy_j",
         f"set-properties: results gets {settings}",
-        "add-table: audits",
+        "add-table: cliffs",
     ]
     assert len(pending_migrations(old)) == 3
     old.inbox.put(make_bundle("run-new", nights=9))
@@ -256,6 +256,18 @@ def test_an_older_store_is_migrated_by_named_steps(lake: Lake, make_bundle: Make
     newer = pa.Table.from_pylist([row | {"ingest_seq": 6}], schema=stored_schema("results"))
     write_deltalake(DeltaTable(results), newer, mode="append")
     assert new.sql("SELECT sum(energy_j) AS j, count(*) AS n FROM results").to_pylist() == [{"j": 2.0, "n": 37}]
+
+
+@pytest.mark.parametrize("name", ["runs", "results", "samples", "triage", "checksums"])
+def test_a_lost_table_is_not_replaced_by_an_empty_one(lake: Lake, name: str) -> None:
+    """Whoever needs a table that is gone is told that it was lost; verify names it; no migration hides the loss."""
+    shutil.rmtree(Path(lake.uri) / "tables" / name)
+    store = Lake.open(lake.uri)
+    for act in (lambda: migrate(store), lambda: migrate(store, dry_run=True), lambda: store.tables.load(name)):
+        with pytest.raises(TableLostError, match=f"table {name} of .*: is missing, it was lost.* from a backup"):
+            act()
+    assert not (Path(lake.uri) / "tables" / name).exists()
+    assert name in {problem.table for problem in verify(store, rebuild=False)}
 
 
 def test_a_store_of_the_future_is_left_alone(lake: Lake) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from s3_server import serving_s3
 
+from store.bundle.errors import NoStoreError, PlaceError
 from store.bundle.inbox import Inbox
 from store.bundle.place import Place
-from store.lake.errors import StoreBusyError
+from store.lake.errors import StoreBusyError, StoreError
 from store.lake.lake import Lake
 from store.lake.lease import held
 from store.lake.maintenance import backup, optimize, release, retract, verify
@@ -89,6 +90,25 @@ def test_two_processes_ingest_one_inbox_on_s3(root: str, make_bundle: MakeBundle
     counts = lake.sql("SELECT run_id, count(*) AS n FROM results GROUP BY run_id ORDER BY run_id").to_pylist()
     assert counts == [{"run_id": run_id, "n": 2} for run_id in pushed]
     assert lake.sql("SELECT count(*) AS n, max(ingest_seq) AS seq FROM runs").to_pylist() == [{"n": 6, "seq": 6}]
+
+
+def test_a_missing_bucket_and_a_missing_store_are_told_apart(root: str, make_bundle: MakeBundle) -> None:
+    """Each is one line, whoever asks; and no run is handed over where there is no store."""
+    there_is_none = "there is no such bucket; make it, or mend the address$"
+    for act in (Lake.open, Lake.create):
+        with pytest.raises(StoreError, match=there_is_none):
+            act("s3://absent/store")
+    with pytest.raises(PlaceError, match=there_is_none):
+        Inbox.of_store("s3://absent/store")
+    with pytest.raises(StoreError, match=r"is no store, it has no store\.json"):
+        Lake.open(root)
+    with pytest.raises(NoStoreError, match=r"is no store, it has no store\.json"):
+        Inbox.of_store(root)
+    lake = Lake.create(root)
+    with pytest.raises(StoreError, match=there_is_none):
+        backup(lake, "s3://absent/backup")
+    Inbox.of_store(root).put(make_bundle("run-1"))
+    assert lake.ingest().ingested == ("run-1",)
 
 
 def test_upkeep_on_s3(root: str, make_bundle: MakeBundle, tmp_path: Path) -> None:
