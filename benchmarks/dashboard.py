@@ -65,6 +65,9 @@ def grow_series(lake: Lake, count: int) -> None:
             offsets, pa.array(np.tile(days.astype("datetime64[us]"), count), type=pa.timestamp("us", tz="UTC"))
         ),
     }
+    weights = np.array(grown["weight"].to_pylist(), dtype=float)  # copies weigh less: a series page opens at a real one
+    weights[small.num_rows :] /= 2
+    columns["weight"] = pa.array(weights, from_pandas=True)
     for name in ("subject_id", "case_id", "device_unit"):  # the findings' own series stay, among the others
         own = small[name].to_pylist()
         columns[name] = pa.array(own + columns[name].to_pylist()[len(own) :])
@@ -194,10 +197,8 @@ def script_seconds(store: Path) -> tuple[float, float, float]:
         "import time, logging; logging.disable(logging.CRITICAL)\n"
         "from streamlit.testing.v1 import AppTest\n"
         "import streamlit as st\n"
-        "def page():\n"
-        "    from dashboard.frame import VIEWS\n"
-        "    VIEWS[0].draw()\n"
-        "app = AppTest.from_function(page, default_timeout=120).run()\n"
+        "page = 'from dashboard.frame import VIEWS; VIEWS[0].draw()'\n"
+        "app = AppTest.from_string(page, default_timeout=120).run()\n"
         "from dashboard.data import overview as o\n"
         "from dashboard.data.source import lake\n"
         "def forget():\n"
