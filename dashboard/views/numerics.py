@@ -47,6 +47,8 @@ def draw() -> None:
     for place, (name, phases) in zip(st.columns(2, gap="medium"), SIDES, strict=True):
         with place:
             st.html(_readiness(every, name, phases))
+    gates = markup.link("the gates", link("policies", device=device.device_unit))
+    st.html(markup.note(markup.join(["What they decide by it: ", gates, "."])))
     closest = [r for r in known if r.arm.startswith("candidate")][:TRAILED] or known[:TRAILED]
     since = device.latest_at - timedelta(days=NIGHTS)
     points = latest.trail([r.subject_id for r in closest], "error_margin", since)
