@@ -57,8 +57,10 @@ def test_a_clock_that_jumps_runs_nothing_twice_and_forgets_nothing(tmp_path: Pat
     """Forward over a time: it runs late or is written down as missed; back by days: due times are looked up anew; back
     by seconds: what ran does not run again."""
     clock = SetClock(tmp_path)
-    may = datetime(2026, 5, 10, 3, 9, 40, tzinfo=UTC)
-    clock.set(may)
+    before = datetime(2026, 5, 10, 3, 0, tzinfo=UTC)
+    """Ten minutes, so that a loaded machine does not come to the time before the clock is set again."""
+    due = timedelta(minutes=10)
+    clock.set(before)
     night = '[[job]]\nname = "night"\ncron = "10 3 * * *"\ncommand = ["x"]\nlate_by_s = 600\n'
     with keeping(tmp_path, night, clock.environment):
         until_taken_over(tmp_path)
@@ -69,22 +71,22 @@ def test_a_clock_that_jumps_runs_nothing_twice_and_forgets_nothing(tmp_path: Pat
             clock.set(to)
             until(tmp_path, ScheduleOutcome.CLOCK_JUMPED, seen + 1)
 
-        jump(may + timedelta(seconds=25))
+        jump(before + due + timedelta(seconds=5))
         until(tmp_path, ScheduleOutcome.DONE, 1)
 
-        jump(may + timedelta(days=1, seconds=90))
+        jump(before + due + timedelta(days=1, seconds=70))
         until(tmp_path, ScheduleOutcome.DONE, 2)
 
-        jump(may + timedelta(days=2, hours=2))
+        jump(before + timedelta(days=2, hours=2))
         (missed,) = until(tmp_path, ScheduleOutcome.MISSED, 1)
         assert missed.due_at == datetime(2026, 5, 12, 3, 10, tzinfo=UTC)
 
-        jump(may - timedelta(days=5))
-        jump(may - timedelta(days=5) + timedelta(seconds=400))
+        jump(before - timedelta(days=5))
+        jump(before + due - timedelta(days=5) + timedelta(seconds=70))
         until(tmp_path, ScheduleOutcome.DONE, 3)
 
-        jump(may - timedelta(days=5))
-        jump(may - timedelta(days=5) + timedelta(seconds=400))
+        jump(before - timedelta(days=5))
+        jump(before + due - timedelta(days=5) + timedelta(seconds=70))
         time.sleep(0.5)
     counted = Counter(event.outcome for event in history(tmp_path))
     assert counted[ScheduleOutcome.STARTED] == counted[ScheduleOutcome.DONE] == 3
