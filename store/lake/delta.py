@@ -49,6 +49,9 @@ LOG_PROPERTIES = {
 default of a week every checkpoint of a table that is overwritten at each ingest would carry thousands of them."""
 LACKS_COLUMNS = "it lacks columns of this version; `collector store migrate` adds them, nothing is lost"
 ROW_GROUP_ROWS = 30_720
+ROW_GROUP_ROWS_OF = {"series": 1_024}
+"""Of a table that is joined by `subject_id` to a few findings, with sparklines: 50 of 100,000 series cost 45 ms of CPU
+time instead of 110, and a scan of all of them 5 to 10 ms more."""
 _PAUSE_S = 0.02
 
 
@@ -277,12 +280,13 @@ def writer_properties(table_name: str) -> WriterProperties:
     The library takes no path into a list, so that lists go without one wherever any column does.
     """
     never_twice = NEVER_TWICE.get(table_name)
+    group_rows = ROW_GROUP_ROWS_OF.get(table_name, ROW_GROUP_ROWS)
     if never_twice is None:
-        return WriterProperties(compression="ZSTD", max_row_group_size=ROW_GROUP_ROWS)
+        return WriterProperties(compression="ZSTD", max_row_group_size=group_rows)
     repeating = [field.name for field in stored_schema(table_name) if field.name not in never_twice]
     return WriterProperties(
         compression="ZSTD",
-        max_row_group_size=ROW_GROUP_ROWS,
+        max_row_group_size=group_rows,
         default_column_properties=ColumnProperties(dictionary_enabled=False),
         column_properties={name: ColumnProperties(dictionary_enabled=True) for name in repeating},
     )

@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from store.lake.lake import Lake
+from store.lake.tables import HOST_TABLES
 
 MakeBundle = Callable[..., Path]
 START = datetime(2026, 3, 1, 2, 0, tzinfo=UTC)
@@ -58,3 +60,20 @@ def test_closed_files_change_no_answer(
     everything = Lake.open(lake.uri)
     assert found == sorted(map(repr, everything.sql(query, parameters).to_pylist()))
     everything.close()
+
+
+def test_a_few_series_are_read_without_the_others(lake: Lake) -> None:
+    """`series` is written in row groups of about a thousand rows, in the order of their subjects."""
+    rows = [dict.fromkeys(HOST_TABLES["series"].names) | {"subject_id": f"{number:05}"} for number in range(3_000)]
+    before = lake.sql("SELECT * FROM series ORDER BY subject_id").to_pylist()
+
+    lake.overwrite("series", rows)
+
+    (path,) = lake.tables.active_files("series").paths
+    assert pq.read_metadata(path).num_row_groups == 3
+    assert lake.sql("SELECT subject_id FROM series WHERE subject_id IN ('00003', '02999') ORDER BY 1").to_pylist() == [
+        {"subject_id": "00003"},
+        {"subject_id": "02999"},
+    ]
+    lake.rebuild_series()
+    assert lake.sql("SELECT * FROM series ORDER BY subject_id").to_pylist() == before
