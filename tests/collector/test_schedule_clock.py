@@ -57,9 +57,9 @@ def test_a_clock_that_jumps_runs_nothing_twice_and_forgets_nothing(tmp_path: Pat
     """Forward over a time: it runs late or is written down as missed; back by days: due times are looked up anew; back
     by seconds: what ran does not run again."""
     clock = SetClock(tmp_path)
-    before = datetime(2026, 5, 10, 3, 0, tzinfo=UTC)
-    """Ten minutes, so that a loaded machine does not come to the time before the clock is set again."""
-    due = timedelta(minutes=10)
+    before = datetime(2026, 5, 10, 3, 5, tzinfo=UTC)
+    """Five minutes, so that a loaded machine does not come to the time before the clock is set again."""
+    due = timedelta(minutes=5)
     clock.set(before)
     night = '[[job]]\nname = "night"\ncron = "10 3 * * *"\ncommand = ["x"]\nlate_by_s = 600\n'
     with keeping(tmp_path, night, clock.environment):
