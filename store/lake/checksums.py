@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,12 @@ class ChecksumKeeper:
         self._place = place
         self._tables = tables
 
-    def record_new(self, names: Sequence[str] | None = None) -> int:
+    def record_new(self) -> int:
         """Hashes files that have no hash yet; returns how many. A file is believed when it is first seen."""
         known = set(self._tables.dataset(OWN_TABLE).to_table(columns=["path"])["path"].to_pylist())
         at = datetime.now(UTC)
         rows: list[dict[str, Any]] = []
-        for table_name, path in self._active(names):
+        for table_name, path in self._active():
             if path not in known:
                 found = sha256_of(self._place, path)
                 if found is not None:
@@ -41,7 +41,7 @@ class ChecksumKeeper:
 
     def forget_gone(self) -> None:
         """Keeps the hashes of active files only; for after an optimize."""
-        active = {path for _, path in self._active(None)}
+        active = {path for _, path in self._active()}
         rows = [row for row in self._rows() if row["path"] in active]
         data = rows_to_table(OWN_TABLE, HOST_TABLES[OWN_TABLE], rows)
         self._tables.commit(OWN_TABLE, lambda _: Commit(rows=data, overwrite=True))
@@ -54,9 +54,11 @@ class ChecksumKeeper:
         rows: list[dict[str, Any]] = self._tables.dataset(OWN_TABLE).to_table().to_pylist()
         return rows
 
-    def _active(self, names: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+    def _active(self) -> Iterator[tuple[str, str]]:
         prefix = f"{self._place.uri}/"
-        for table_name in names or [name for name in LAKE_TABLES if name != OWN_TABLE]:
+        for table_name in LAKE_TABLES:
+            if table_name == OWN_TABLE:
+                continue
             for path in self._tables.active_files(table_name).paths:
                 yield table_name, path.removeprefix(prefix)
 

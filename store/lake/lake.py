@@ -91,7 +91,7 @@ class Lake:
             report = Ingester(self.tables, self.inbox, lease, check_clock=check_clock).run()
             SeriesKeeper(self.tables, self.queries(), lease).refresh()
             if report.ingested:
-                ChecksumKeeper(self.place, self.tables).record_new([*BUNDLE_TABLES, "series"])
+                ChecksumKeeper(self.place, self.tables).record_new()
         return report
 
     def append(self, table: str, rows: Rows, *, key: str | None = None) -> bool:

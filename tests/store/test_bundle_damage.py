@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from store.bundle.errors import BundleError, FutureBundleError
 from store.bundle.inbox import Inbox
@@ -160,6 +163,54 @@ def test_bad_bundles_are_set_aside_and_good_ones_go_in(store_folder: Path, make_
     for number, (_, words) in enumerate(packable):
         assert words in reasons[str(number)]
     assert lake.inbox.names() == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(place=st.floats(0.0, 1.0, exclude_max=True), bit=st.integers(0, 7), cut_at=st.none() | st.floats(0.0, 0.999))
+def test_one_bit_anywhere_is_found(sealed: tuple[Inbox, str], place: float, bit: int, cut_at: float | None) -> None:
+    """An object of the inbox with one bit changed, or cut anywhere, is refused in one line."""
+    inbox, name = sealed
+    whole = inbox.place.read(f"inbox/{name}")
+    assert whole is not None
+    hurt = bytearray(whole)
+    hurt[int(place * len(hurt))] ^= 1 << bit
+    if cut_at is not None:
+        hurt = bytearray(whole[: int(cut_at * len(whole))])
+    with tempfile.TemporaryDirectory() as folder:
+        other = Inbox(folder)
+        other.place.create(f"inbox/{name}", bytes(hurt))
+        with pytest.raises(BundleError, match=r"cut or changed on the way|has zero bytes") as caught:
+            other.fetch(name, Path(folder) / "fetched")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory, module_bundle: MakeBundle) -> tuple[Inbox, str]:
+    """An inbox with a sound bundle, and its name there."""
+    inbox = Inbox(tmp_path_factory.mktemp("sealed"))
+    return inbox, inbox.put(module_bundle("run-1"))
+
+
+def test_a_bundle_of_a_newer_node_waits_for_an_upgrade(store_folder: Path, make_bundle: MakeBundle) -> None:
+    """Its version is named with the way out; the others of the inbox go in."""
+    lake, bundle = Lake.create(store_folder), make_bundle("run-newer")
+    manifest = json.loads((bundle / "manifest.json").read_text()) | {"schema_version": SCHEMA_VERSION + 1}
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    archive = store_folder / "newer.tar"
+    with tarfile.open(archive, "w") as tar:
+        for path in sorted(bundle.iterdir()):
+            tar.add(path, path.name)
+    name = f"run-newer-{file_sha256(archive)[:16]}.bundle"
+    lake.place.create(f"inbox/{name}", archive)
+    lake.inbox.put(make_bundle("run-1"))
+    report = lake.ingest()
+    assert report.ingested == ("run-1",)
+    ((refused, reason),) = report.quarantined
+    assert refused == name
+    assert (
+        f"schema version {SCHEMA_VERSION + 1} is newer than {SCHEMA_VERSION}, the newest known: upgrade this host"
+        in reason
+    )
 
 
 def test_foreign_objects_in_the_inbox_are_set_aside(store_folder: Path, make_bundle: MakeBundle) -> None:

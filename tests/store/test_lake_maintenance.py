@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -122,6 +123,26 @@ def test_verify_finds_zeroed_bytes(lake: Lake) -> None:
     problems = verify(lake)
     assert [(p.table, Path(p.path).name) for p in problems] == [("results", path.name)]
     assert "damaged" in problems[0].what
+
+
+def test_verify_finds_one_bit_in_any_table(lake: Lake, make_bundle: MakeBundle) -> None:
+    """Whatever table it is of and wherever it lies: what the host says is hashed by the next ingest at the latest."""
+    said = ("verdicts", "findings", "triage", "requests", "deliveries", "baselines", "audits")
+    for name in said:
+        lake.append(name, [dict.fromkeys(HOST_TABLES[name].names)])
+    lake.overwrite("findings_state", [dict.fromkeys(HOST_TABLES["findings_state"].names)])
+    lake.inbox.put(make_bundle("run-later", nights=20))
+    lake.ingest()
+    assert verify(lake) == ()
+    choice, flipped = random.Random(5), set[tuple[str, str]]()
+    for name in (*said, "findings_state", "runs", "results", "samples", "series"):
+        path = Path(choice.choice(lake.tables.active_files(name).paths))
+        data = bytearray(path.read_bytes())
+        data[choice.randrange(len(data))] ^= 1 << choice.randrange(8)
+        path.write_bytes(data)
+        flipped.add((name, path.name))
+    found = {(problem.table, Path(problem.path).name) for problem in verify(Lake.open(lake.uri), rebuild=False)}
+    assert found == flipped
 
 
 def test_verify_finds_a_missing_and_a_cut_file(lake: Lake) -> None:

@@ -164,7 +164,8 @@ import sys
 from datetime import datetime
 from store.lake.lake import Lake
 lake = Lake.open(sys.argv[1])
-for text in ("2026-03-01T21:30:00-05:00", "2026-03-02T11:30:00+09:00", "2026-03-02T02:30:00+00:00"):
+for text in ("2026-03-01T21:30:00-05:00", "2026-03-02T11:30:00+09:00", "2026-03-02T02:30:00+00:00",
+             "2026-03-02T02:30:00"):
     print(lake.seq_at(datetime.fromisoformat(text)), lake.sql(
         "SELECT run_id FROM runs WHERE started_at <= ? ORDER BY started_at", [datetime.fromisoformat(text)]).num_rows)
 """
@@ -172,8 +173,9 @@ for text in ("2026-03-01T21:30:00-05:00", "2026-03-02T11:30:00+09:00", "2026-03-
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
 def test_a_moment_is_the_same_by_any_offset(lake: Lake, zone: str) -> None:
-    """New York's evening, Tokyo's noon and UTC's night are one moment, whatever zone the process is in."""
-    assert run_python(OFFSETS_SCRIPT, lake.uri, zone=zone).splitlines() == ["0 2"] * 3
+    """New York's evening, Tokyo's noon and UTC's night are one moment, whatever zone the process is in; without an
+    offset a question means UTC."""
+    assert run_python(OFFSETS_SCRIPT, lake.uri, zone=zone).splitlines() == ["0 2"] * 4
 
 
 def test_a_node_needs_no_lake() -> None:
