@@ -1,4 +1,4 @@
-"""Which cases of a suite a night takes, and in what order: heavy ones always, the rest in turn.
+"""Which cases of a suite a night takes, and in what order: the weightiest always, the rest in turn.
 
 An estimate is a roofline time and what stands around it on some machine; what a case took on an earlier night is better
 and is used instead; and both are scaled by how the steps of this very run compare with what was expected of them.
@@ -14,7 +14,7 @@ from bench_suite.plan import Method, PlannedCase, Suite
 from bench_suite.roofline import Ceilings, roofline
 
 CORE_SHARE = 0.5
-"""Of the budget: for the heaviest cases, every night. The other half rotates."""
+"""Of the budget: for the cases with the most weight a second, every night. The other half rotates."""
 
 CALLS_PER_ROUND = 8
 """In roofline times: three arms near it, and a naive one that takes some five times as long."""
@@ -156,16 +156,17 @@ class Night:
 def plan_night(suite: Suite, cost_s: Mapping[str, float], last: Mapping[str, int], *, budget_s: float) -> Night:
     """The order of a night of `budget_s`, where each case costs `cost_s` by case_id.
 
-    Up to CORE_SHARE of the budget goes to the heaviest cases, the same each night. The others follow by the night in
-    which they were measured `last` (any numbers that grow), those that never were first: none starves. Both take turns
-    by the seconds that they need, so that a night that ends early ends so for both. What fits no night comes last.
+    Up to CORE_SHARE of the budget goes to the cases with the most weight for their seconds, every night. The others
+    follow by the night in which they were measured `last` (any numbers that grow), those that never were first: none
+    starves; of the same night the cheap come first. Both take turns by the seconds that they need, so that a night that
+    ends early ends so for both. What fits no night comes last.
     """
     costs = {entry.case.case_id: cost_s[entry.case.case_id] for entry in suite.cases}
     core, left_s = _core(suite.cases, costs, budget_s)
     waits = {entry.case.case_id: 0 for entry in core}
     rest = sorted(
         (entry for entry in suite.cases if entry.case.case_id not in waits),
-        key=lambda entry: last.get(entry.case.case_id, -1),
+        key=lambda entry: (last.get(entry.case.case_id, -1), costs[entry.case.case_id]),
     )
     rotating = [entry for entry in rest if costs[entry.case.case_id] <= left_s]
     hopeless = [entry for entry in rest if costs[entry.case.case_id] > left_s]
@@ -180,12 +181,15 @@ def plan_night(suite: Suite, cost_s: Mapping[str, float], last: Mapping[str, int
 
 
 def _core(cases: Sequence[PlannedCase], costs: Mapping[str, float], budget_s: float) -> tuple[list[PlannedCase], float]:
-    """The heaviest cases that fit the core's share, or everything where everything fits; and the budget left."""
+    """The cases that give the core's share the most weight, or everything where everything fits; and the budget left.
+
+    Greedily by weight a second: within one case's weight of the best choice there is (Dantzig 1957).
+    """
     if sum(costs.values()) <= budget_s:
         return list(cases), 0.0
     core: list[PlannedCase] = []
     spent_s = 0.0
-    for entry in sorted(cases, key=lambda entry: -(entry.weight or 0.0)):
+    for entry in sorted(cases, key=lambda entry: -(entry.weight or 0.0) / costs[entry.case.case_id]):
         if spent_s + costs[entry.case.case_id] <= CORE_SHARE * budget_s:
             core.append(entry)
             spent_s += costs[entry.case.case_id]
