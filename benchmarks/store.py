@@ -4,6 +4,7 @@
     python benchmarks/store.py month --store DIR --series 100000 --nights 975 --json FILE
     python benchmarks/store.py ask   --store DIR --series 100000 --nights 1000 --json FILE [--compare]
     python benchmarks/store.py commits --store DIR --commits 10000 --json FILE
+    python benchmarks/store.py bytes --store DIR --real FOLDER --json FILE
 
 What is simulated, and how like the real thing it is: store_fleet.py. `fill` writes closed months through the store's
 own commits, a file of up to 800,000 rows, sorted by series: the layout in which `optimize` leaves a closed month.
@@ -39,7 +40,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from store_fleet import DEVICES, TELEMETRY_ROWS, Fleet, Span, months, night_at, run_id
+import pyarrow.parquet as pq
+from store_fleet import DEVICES, LISTED, NOISY, TELEMETRY_ROWS, Fleet, Span, months, night_at, run_id
 
 from store.bundle.schemas import BUNDLE_TABLES
 from store.bundle.writer import BundleWriter
@@ -96,7 +98,7 @@ def fill(uri: Path, series: int, nights: int, part: int, parts: int) -> None:
 
 def month(uri: Path, series: int, nights: int, more: int) -> Figures:
     """The nights after those of a filled store: commits, the whole way for the last one, optimize."""
-    fleet, lake = Fleet(series, seed=2), Lake.open(uri)
+    fleet, lake = Fleet(series, noise_seed=2), Lake.open(uri)
     found: Figures = {"nights": more, "rows a night": series}
     filled = nights * DEVICES
     lake.tables.commit("results", _sequence("results", filled))
@@ -275,6 +277,40 @@ def commit_growth(uri: Path, commits: int, optimize_every: int) -> Figures:
     return {"commits": commits, "optimize every": optimize_every, "curve": curve, "files of the log at the end": log}
 
 
+def bytes_a_row(work: Path, real: Path) -> Figures:
+    """A row of the real bundles below a folder, and one of a simulated bundle of as many rows, by the same writer."""
+    found: Figures = {}
+    for file in sorted(real.rglob("results.parquet")):
+        rows = pq.read_metadata(file).num_rows
+        night = Fleet(max(rows, DEVICES), seed=3).night(40, 1).slice(0, rows)
+        writer = BundleWriter(work / "bundles", f"like-{file.parent.name}")
+        place = night.column_names.index("run_id")
+        night = night.set_column(place, "run_id", pa.repeat(writer.run_id, rows))
+        writer.add("results", night.select(BUNDLE_TABLES["results"].names))
+        writer.add("runs", [dict.fromkeys(BUNDLE_TABLES["runs"].names) | {"run_id": writer.run_id}])
+        like = work / "bundles" / writer.publish().name / "results.parquet"
+        found[file.parent.name] = {
+            "rows": rows,
+            "real": _column_bytes(file),
+            "simulated": _column_bytes(like),
+        }
+    return found
+
+
+def _column_bytes(file: Path) -> Figures:
+    """Bytes a row: the file, its columns, and those that hold measured numbers."""
+    footer = pq.read_metadata(file)
+    columns: dict[str, int] = {}
+    for group in range(footer.num_row_groups):
+        for place in range(footer.num_columns):
+            chunk = footer.row_group(group).column(place)
+            name = chunk.path_in_schema.split(".")[0]
+            columns[name] = columns.get(name, 0) + chunk.total_compressed_size
+    measured = sum(columns[name] for name in (*NOISY, *LISTED))
+    sizes = {"file": file.stat().st_size, "columns": sum(columns.values()), "measured numbers": measured}
+    return {name: round(size / footer.num_rows, 1) for name, size in sizes.items()}
+
+
 def record(path: Path | None, key: str, found: Figures) -> None:
     """Prints, and adds to the JSON file."""
     print(json.dumps({key: found}, indent=1), flush=True)
@@ -287,7 +323,7 @@ def record(path: Path | None, key: str, found: Figures) -> None:
 def main() -> None:
     """One step."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=["fill", "month", "ask", "commits"])
+    parser.add_argument("step", choices=["fill", "month", "ask", "commits", "bytes"])
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--series", type=int, default=10_000)
     parser.add_argument("--nights", type=int, default=100)
@@ -298,6 +334,7 @@ def main() -> None:
     parser.add_argument("--optimize-every", type=int, default=300)
     parser.add_argument("--repeat", type=int, default=9)
     parser.add_argument("--compare", choices=["glob", "all"])
+    parser.add_argument("--real", type=Path)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     uri, series, nights = options.store.absolute(), options.series, options.nights
@@ -311,6 +348,8 @@ def main() -> None:
         if options.compare:
             only_glob = options.compare == "glob"
             record(options.json, key, {"compare": compare(uri, series, nights, options.repeat, only_glob=only_glob)})
+    elif options.step == "bytes":
+        record(options.json, "bytes a row", bytes_a_row(uri, options.real))
     else:
         record(options.json, "commits", commit_growth(uri, options.commits, options.optimize_every))
         shutil.rmtree(uri)

@@ -2,12 +2,17 @@
 
 Forty devices with unequal shares of the series (Zipf, exponent 0.6), cases in six families of which GEMM has half,
 weights by Zipf (1.1). A series has a latency level, log-normal over four decades, and a ratio level that jumps by 10 %
-now and then; a night adds log-normal noise of 2 %. Every number of a row has noise of its own in its last digits, so
-that it costs its 8 bytes, as a measured one does. 0.5 % of the rows failed.
+now and then; a night adds log-normal noise of 2 %. A row fills the columns that a row of `collector run` on a GPU
+fills: numbers that are measured have noise of their own in their last digits, so that they cost their 8 bytes; what
+is a property of the case or of the series (flops, errors of seeded inputs, memory, command) is the same every night.
+0.5 % of the rows failed. `benchmarks/store.py bytes` holds a row against one of a real bundle.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,10 +28,14 @@ FAMILIES = ("GEMM", "GEMM", "GEMM", "Attention", "RMSNorm", "SwiGLU")
 ARMS = ("naive", "optimized", "aa", "candidate")
 NOISY = (
     "latency_p50_s", "latency_p90_s", "latency_p95_s", "latency_p99_s", "ratio_optimized", "ratio_optimized_low",
-    "ratio_optimized_high", "ratio_naive", "roofline_fraction", "flop_per_s",
+    "ratio_optimized_high", "ratio_naive", "ratio_naive_low", "ratio_naive_high", "flop_per_s",
+    "bandwidth_bytes_per_s", "bandwidth_utilization", "roofline_fraction", "compile_s", "first_call_s", "energy_j",
 )  # fmt: skip
 """Columns with a number of its own in each row; `LISTED` has one a replicate."""
-LISTED, REPLICATES = "log_ratio_optimized_processes", 3
+LISTED, REPLICATES = ("time_processes_s", "log_ratio_optimized_processes", "log_ratio_naive_processes"), 3
+AGAINST = ("naive", "optimized")
+"""The arms without a ratio to themselves, as they are numbered in `ARMS`."""
+CLOCKS_HZ = (1.98e9, 1.965e9, 1.95e9, 1.935e9)
 JUMPS_A_NIGHT = 0.0005
 SAMPLE_ROWS, SAMPLES_A_ROW = 4, 20
 """Rows of `samples` for a row of results, and values in each of its lists: as a quick run has them."""
@@ -62,7 +71,7 @@ def months(nights: int) -> list[Span]:
 class Fleet:
     """`series` subjects on forty devices. Series are numbered in the order of their subject ids."""
 
-    def __init__(self, series: int, seed: int = 1) -> None:
+    def __init__(self, series: int, seed: int = 1, noise_seed: int | None = None) -> None:
         self.random = np.random.default_rng(seed)
         self.series = series
         self.subjects = np.sort(self.random.integers(0, 2**63, series))
@@ -74,6 +83,20 @@ class Fleet:
         self.weight = 1.0 / (1.0 + self.random.permutation(series)) ** 1.1
         self.latency = 10 ** self.random.uniform(-5.5, -1.5, series)
         self.ratio = self.random.uniform(0.7, 2.5, series)
+        size = self.random.lognormal(20.0, 2.0, series)
+        self.kept: dict[str, np.ndarray[Any, Any]] = {
+            "flops": np.round(size), "traffic_bytes": np.round(size / 50.0), "roofline_latency_s": size / 9.9e14,
+            "error_max_abs": self.random.lognormal(-7, 1, series),
+            "error_max_rel": self.random.lognormal(-5, 1, series),
+            "error_max_ulp": np.round(self.random.uniform(1, 9, series)), "error_mismatch_share": np.zeros(series),
+            "error_margin": self.random.uniform(0.0, 0.5, series),
+            "peak_memory_bytes": self.random.integers(1, 2**16, series) * 2**20,
+            "workspace_bytes": self.random.integers(0, 8, series) * 2**20,
+            "reserved_bytes": self.random.integers(1, 2**15, series) * 2**21,
+        }  # fmt: skip
+        """Of a series, the same every night."""
+        if noise_seed is not None:  # the same series, other nights
+            self.random = np.random.default_rng(noise_seed)
 
     def subject(self, number: int) -> str:
         """The subject id of a series."""
@@ -96,15 +119,22 @@ class Fleet:
             "measured_at": _times(night),
             "weight": self.weight[series],
             "status": _picked(["measured", "failed"], (self.random.random(n) < 0.005).astype(int)),
-            LISTED: _lists(np.log(ratio)[:, None] + self.random.normal(0.0, 0.01, (n, REPLICATES))),
             "replicates": np.full(n, REPLICATES, np.int32),
+            "rounds": self.random.integers(60, 200, n),
+            "latency_n": self.random.integers(280, 320, n),
+            "sm_clock_hz": _picked(CLOCKS_HZ, self.random.integers(0, len(CLOCKS_HZ), n)),
             "ingest_seq": first_seq + (night - span.first) * DEVICES + self.device[series],
             "ingested_at": _times(night),
             "month": _constant(f"{night_at(span.first):%Y-%m}", n),
         }  # fmt: skip
+        arm = self.arm[series]
         for name in NOISY:
-            base = latency if name.startswith("latency") else ratio
-            known[name] = base * self.random.uniform(1.0, 1.1, n)
+            base = latency if name.endswith("_s") else ratio
+            known[name] = _without(name, arm, base * self.random.uniform(1.0, 1.1, n))
+        for name in LISTED:
+            base = latency if name.endswith("_s") else np.log(ratio)
+            values = base[:, None] + self.random.normal(0.0, 0.01, (n, REPLICATES))
+            known[name] = _lists(values, hidden=_of_itself(name, arm))
         return _table("results", known, n)
 
     def night(self, number: int, first_seq: int) -> pa.Table:
@@ -122,17 +152,28 @@ class Fleet:
             "settings": '{"cache": "cold", "threads": 1, "timer": "device_event"}', "latency_basis": "single",
             "device_model": "NVIDIA H100 80GB HBM3", "ratio_timer": "device_event", "roofline_bound": "memory",
         }  # fmt: skip
-        return {name: _constant(text, n) for name, text in fixed.items()} | {
-            "subject_id": _picked([self.subject(k) for k in range(first, last)], series - first),
-            "case_id": _picked(texts, place),
-            "axes": _picked([f'{{"M": {16 + k % 97}, "N": {k}, "K": 4096}}' for k in cases], place),
-            "family": _picked(list(FAMILIES), case % len(FAMILIES)),
-            "arm": _picked(list(ARMS), self.arm[series]),
-            "role": _picked(list(ARMS), self.arm[series]),
-            "implementation": _picked(list(ARMS), self.arm[series]),
-            "host": _picked([f"node-{k:02}" for k in range(DEVICES)], device),
-            "device_unit": _picked(device_units(), device),
-        }
+        reasons = [json.dumps({"latency_p99_s.support": f"{280 + k} values single; 300 single calls would support it"})
+                   for k in range(20)]  # fmt: skip
+        repros = [f"collector run --suite nightly --case '{text}' --device cuda" for text in texts]
+        codes = [hashlib.sha256(f"{k}".encode()).hexdigest() for k in range(len(FAMILIES))]
+        return (
+            {name: _constant(text, n) for name, text in fixed.items()}
+            | {
+                "subject_id": _picked([self.subject(k) for k in range(first, last)], series - first),
+                "case_id": _picked(texts, place),
+                "axes": _picked([f'{{"M": {16 + k % 97}, "N": {k}, "K": 4096}}' for k in cases], place),
+                "family": _picked(list(FAMILIES), case % len(FAMILIES)),
+                "arm": _picked(list(ARMS), self.arm[series]),
+                "role": _picked(list(ARMS), self.arm[series]),
+                "implementation": _picked(list(ARMS), self.arm[series]),
+                "host": _picked([f"node-{k:02}" for k in range(DEVICES)], device),
+                "device_unit": _picked(device_units(), device),
+                "null_reasons": _picked(reasons, self.random.integers(0, len(reasons), n)),
+                "repro": _picked(repros, place),
+                "code_sha256": _picked([None, *codes], np.where(self.arm[series] == len(ARMS) - 1, 1 + case % 6, 0)),
+            }
+            | {name: values[series] for name, values in self.kept.items()}
+        )
 
     def runs(self, span: Span, first_seq: int) -> pa.Table:
         """The runs of some nights, forty a night."""
@@ -218,7 +259,7 @@ def _times(night: np.ndarray[Any, Any]) -> pa.Array:
     return pa.array(_micros(night), pa.timestamp("us", "UTC"))
 
 
-def _picked(texts: list[str], place: np.ndarray[Any, Any]) -> pa.Array:
+def _picked(texts: Sequence[str | float | None], place: np.ndarray[Any, Any]) -> pa.Array:
     return pa.array(texts).take(pa.array(place))
 
 
@@ -226,9 +267,25 @@ def _constant(text: str, n: int) -> pa.Array:
     return pa.repeat(text, n)
 
 
-def _lists(values: np.ndarray[Any, Any]) -> pa.Array:
-    offsets = np.arange(0, values.size + 1, values.shape[1], dtype=np.int32)
-    return pa.ListArray.from_arrays(offsets, values.reshape(-1))
+def _lists(values: np.ndarray[Any, Any], hidden: np.ndarray[Any, Any] | None = None) -> pa.Array:
+    """A list a row; none where it is `hidden`."""
+    shown = values if hidden is None else values[~hidden]
+    lengths = (
+        np.full(len(values), values.shape[1], np.int32) if hidden is None else np.where(hidden, 0, values.shape[1])
+    )
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    mask = None if hidden is None else pa.array(hidden)
+    return pa.ListArray.from_arrays(offsets, shown.reshape(-1), mask=mask)
+
+
+def _of_itself(name: str, arm: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Where a column would hold the ratio of an arm to itself, which is not written."""
+    own = next((number for number, word in enumerate(AGAINST) if f"ratio_{word}" in name), -1)
+    return np.equal(arm, own)
+
+
+def _without(name: str, arm: np.ndarray[Any, Any], values: Floats) -> pa.Array:
+    return pa.array(values, mask=_of_itself(name, arm))
 
 
 def _table(name: str, known: dict[str, Any], n: int) -> pa.Table:
