@@ -27,6 +27,11 @@ SORTED_BY: dict[str, list[str]] = {
 }
 SETTLED_ROWS = 500_000
 """A file of so many rows is left alone within its month."""
+MOST_BYTES_AT_ONCE = 128 << 20
+"""Days are sorted in memory, where a row of results takes six times its bytes in a file, twice while it is sorted: so
+many bytes of files need about 2 GB. Twenty-four nights of 100,000 series at once took more than 14 GB."""
+SPILLED_BEYOND_BYTES = 2 << 30
+"""Memory that the library may take to sort a month; beyond it sorts on disk."""
 MONTH_OVERLAP = 2
 """A closed month is sorted as a whole when more files than this may hold the same series."""
 SMALL_FILES = 16
@@ -51,6 +56,7 @@ class _File:
     path: str
     month: str | None
     rows: int
+    size_bytes: int
     seq_low: int
     seq_high: int
     subject_low: str
@@ -85,21 +91,30 @@ class Optimizer:
                 and _overlap(of_month) > MONTH_OVERLAP
             ):
                 yield self._sort_month(name, month, of_month)
-            elif rewrite := self._sort_days(name, month, of_month):
-                yield rewrite
+            else:
+                yield from self._sort_days(name, month, of_month)
 
     def _sort_month(self, name: str, month: str, files: Sequence[_File]) -> Rewrite:
         handle = self._tables.load(name)
         handle.optimize.z_order(
-            SORTED_BY[name][:1], partition_filters=[("month", "=", month)], writer_properties=writer_properties(name)
+            SORTED_BY[name][:1],
+            partition_filters=[("month", "=", month)],
+            max_spill_size=SPILLED_BEYOND_BYTES,
+            writer_properties=writer_properties(name),
         )
         self._tables.forget(name)
         return self._rewrite(name, month, "month", files)
 
-    def _sort_days(self, name: str, month: str, files: Sequence[_File]) -> Rewrite | None:
+    def _sort_days(self, name: str, month: str, files: Sequence[_File]) -> Iterable[Rewrite]:
         small = [file for file in files if file.rows < SETTLED_ROWS and self._closed(file)]
-        if len(small) < 2:
-            return None
+        for batch in _batches(sorted(small, key=lambda file: file.seq_low)):
+            self._lease.renew()
+            if len(batch) > 1 and (rewrite := self._sort_batch(name, month, batch)):
+                yield rewrite
+
+    def _sort_batch(self, name: str, month: str, small: Sequence[_File]) -> Rewrite | None:
+        """These files as one sorted run."""
+        before = self._files_of(name, month)
         wanted = {seq for file in small for seq in range(file.seq_low, file.seq_high + 1)}
         ranges = _ranges(seq for seq in wanted if self._closed_run(seq, month))
         if not ranges or len(ranges) > MOST_RANGES:
@@ -114,7 +129,7 @@ class Optimizer:
             return Commit(rows=rows, replace_where=f"month = '{month}' AND ({words})")
 
         self._tables.commit(name, plan)
-        return self._rewrite(name, month, "day", files)
+        return self._rewrite(name, month, "day", before, rows=sum(file.rows for file in small))
 
     def _compact(self, name: str) -> Iterable[Rewrite]:
         files = self._files(name)
@@ -123,10 +138,16 @@ class Optimizer:
             self._tables.forget(name)
             yield self._rewrite(name, None, "compact", files)
 
-    def _rewrite(self, name: str, month: str | None, what: str, before: Sequence[_File]) -> Rewrite:
-        after = [file for file in self._files(name) if file.month == month]
-        rows = sum(file.rows for file in before)
+    def _rewrite(
+        self, name: str, month: str | None, what: str, before: Sequence[_File], *, rows: int | None = None
+    ) -> Rewrite:
+        """`rows` are those that were rewritten, where that is not every row of the files before."""
+        after = self._files_of(name, month)
+        rows = sum(file.rows for file in before) if rows is None else rows
         return Rewrite(table=name, month=month, what=what, files_before=len(before), files_after=len(after), rows=rows)
+
+    def _files_of(self, name: str, month: str | None) -> list[_File]:
+        return [file for file in self._files(name) if file.month == month]
 
     def _files(self, name: str) -> list[_File]:
         active = self._tables.active_files(name)
@@ -140,6 +161,7 @@ class Optimizer:
                     path=path,
                     month=row["partition.month"] if "partition.month" in names else None,
                     rows=row["num_records"],
+                    size_bytes=row["size_bytes"],
                     seq_low=row.get("min.ingest_seq") or 0,
                     seq_high=row.get("max.ingest_seq") or 0,
                     subject_low=row.get("min.subject_id") or "",
@@ -162,6 +184,18 @@ class Optimizer:
         today = self._now.replace(hour=0, minute=0, second=0, microsecond=0)
         started = self._started.get(seq)
         return started is not None and started < today and started.strftime("%Y-%m") == month
+
+
+def _batches(files: Sequence[_File]) -> Iterable[list[_File]]:
+    """The files in their order, so many at a time as may be in memory together."""
+    batch: list[_File] = []
+    for file in files:
+        if batch and sum(held.size_bytes for held in batch) + file.size_bytes > MOST_BYTES_AT_ONCE:
+            yield batch
+            batch = []
+        batch.append(file)
+    if batch:
+        yield batch
 
 
 def _overlap(files: Sequence[_File]) -> int:

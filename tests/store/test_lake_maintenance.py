@@ -83,6 +83,24 @@ def test_optimize_changes_no_answer(lake: Lake, now: datetime) -> None:
     assert verify(lake) == ()
 
 
+def test_optimize_holds_only_so_much_in_memory(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Days that are more than fits are sorted part by part: fewer files, the same rows, and then nothing is left."""
+    before = everything(lake)
+    sizes = lake.tables.active_files("results").stats["size_bytes"].to_pylist()
+    monkeypatch.setattr("store.lake.optimize.MOST_BYTES_AT_ONCE", 2 * max(sizes))
+    now = datetime(2026, 3, 20, tzinfo=UTC)
+    done = [rewrite for rewrite in optimize(lake, now=now) if (rewrite.table, rewrite.what) == ("results", "day")]
+    assert [(rewrite.month, rewrite.files_before, rewrite.files_after) for rewrite in done] == [("2026-03", 3, 2)]
+    assert everything(lake) == before
+    for _ in range(NIGHTS):
+        if not optimize(lake, now=now):
+            break
+    else:
+        raise AssertionError("it goes on and on")
+    assert everything(lake) == before
+    assert verify(lake) == ()
+
+
 def test_today_is_left_alone(lake: Lake) -> None:
     """Runs that began today stay where they are."""
     assert [r for r in optimize(lake, now=datetime(2026, 2, 26, 12, tzinfo=UTC)) if r.what != "compact"] == []
