@@ -29,9 +29,15 @@ class LakeTotals:
     latest_at: datetime | None
 
 
+LAKE_QUERY = """
+select count(*) as runs, min(finished_at) as first_at, max(finished_at) as latest_at
+from runs where device_kind is distinct from 'static'
+"""
+"""Kernels that were compiled only are no night."""
+
+
 def totals() -> LakeTotals:
-    query = "select count(*) as runs, min(finished_at) as first_at, max(finished_at) as latest_at from runs"
-    return ask(LakeTotals, query)[0]
+    return ask(LakeTotals, LAKE_QUERY)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,13 +92,13 @@ def _cost_tile(found: data.FindingTotals) -> markup.Tile:
         return markup.Tile(label=label, value=f"0.00{words.THIN}%", qualifier="none is open", line=doubt)
     line = words.counted(found.open_slower, "finding")
     if found.devices > 1:
-        line += f" on {found.devices} devices; this is the one where they cost most"
+        line += f" on {found.devices} devices, most on this one"
     if found.suspected_price:
         line += f"; {words.percent(found.suspected_price, 2)} only suspected"
     if found.unpriced:
         line += f"; {found.unpriced} without a weight"
     value = words.percent(found.open_price, 2) if found.open_price is not None else "not priced"
-    whose = f"of the {device_name(found.dearest_model)}'s production time" if found.open_price is not None else ""
+    whose = f"of the {device_name(found.dearest_model)}'s time" if found.open_price is not None else ""
     return markup.Tile(label=label, value=value, qualifier=whose, line=line)
 
 

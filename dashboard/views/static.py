@@ -69,17 +69,15 @@ def draw() -> None:
         st.html(markup.empty("It needs no GPU: registers, spills and shared memory are exact.", way_out))
         return
     found = data.standings(rows)
-    head = st.container()
+    st.html(markup.headline(_sentence(found), _second(rows, found)))
+    st.html(_changes(found))
     with parts.filters():
         number = parts.segmented("Number", list(NUMBERS), key="number", default="registers")
         families = ["any", *sorted({s.now.family for s in found})]
         family = st.selectbox("Operator", families, key="of", bind="query-params", persist_state="session", width=170)
     shown = [s for s in found if family in (None, "any", s.now.family)]
-    with head:
-        st.html(markup.headline(_sentence(found), _second(rows, found)))
     st.html(_grid(shown, number))
     st.html(markup.note(_legend(number)))
-    st.html(_changes(found))
     _one(rows, found, number)
     parts.downloads("static", lambda: frame(query, parameters), query)
 
@@ -149,7 +147,9 @@ def _differences(one: Standing) -> str:
 
 def _grid(shown: Sequence[Standing], number: str) -> Html:
     by_place = {s.now.place: s for s in shown}
-    kernels = list(dict.fromkeys(s.now.kernel for s in shown))
+    quiet = (StaticVerdict.UNCHANGED, StaticVerdict.NEW)
+    moved = {s.now.kernel for s in shown if s.change is None or s.change.verdict not in quiet}
+    kernels = sorted({s.now.kernel for s in shown}, key=lambda kernel: (kernel not in moved, kernel))
     chips = sorted({s.now.chip for s in shown}, key=_chip_order)
     any_before = any(s.before is not None for s in shown)
     cells = [[_cell(by_place.get((kernel, chip)), number, any_before) for chip in chips] for kernel in kernels]

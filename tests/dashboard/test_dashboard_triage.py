@@ -214,7 +214,7 @@ def test_prices_of_two_devices_are_not_added_up(own_store: Path, page: Callable[
     data.forget()
     cost = f"{one.facts.price * 100:.2f}\u202f%"
     overview = said(page(own_store, "overview"))
-    assert f"<b>{cost}</b> <span>of the H200&#x27;s production time</span>" in overview
-    assert "2 findings on 2 devices; this is the one where they cost most" in overview
+    assert f"<b>{cost}</b> <span>of the H200&#x27;s time</span>" in overview
+    assert "2 findings on 2 devices, most on this one" in overview
     listed = said(page(own_store, "findings", state="open"))
     assert f"On H200, where they cost most, the confirmed slow-downs among them cost {cost} of it." in listed
