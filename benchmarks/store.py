@@ -7,7 +7,7 @@
     python benchmarks/store.py bytes --store DIR --real FOLDER --json FILE
 
 What is simulated, and how like the real thing it is: store_fleet.py. `fill` writes closed months through the store's
-own commits, a file of up to 800,000 rows, sorted by series: the layout in which `optimize` leaves a closed month.
+own commits, a file of up to 540,000 rows, sorted by series: the layout in which `optimize` leaves a closed month.
 `month` then lives on: nights are committed one by one as the batch ingest commits them, the last one goes the whole
 way (bundles with raw samples, inbox, `ingest`, series), and `optimize` does its work. Each figure has the wall time,
 and the CPU time of all threads beside it, since other work may be going on: `load` says how much.
@@ -51,8 +51,8 @@ from store.lake.lake import Lake
 from store.lake.maintenance import optimize, stats
 from store.lake.tables import HOST_TABLES, stored_schema
 
-ROWS_A_FILE = 800_000
-"""What the library cuts a file of these rows at, about 100 MB."""
+ROWS_A_FILE = 540_000
+"""A little less than the library cuts a file of these rows at, about 100 MB."""
 SAMPLED_NIGHTS = 1
 Figures = dict[str, Any]
 

@@ -106,7 +106,8 @@ class Optimizer:
         return self._rewrite(name, month, "month", files)
 
     def _sort_days(self, name: str, month: str, files: Sequence[_File]) -> Iterable[Rewrite]:
-        small = [file for file in files if file.rows < SETTLED_ROWS and self._closed(file)]
+        settled = [file for file in files if file.rows >= SETTLED_ROWS]
+        small = [f for f in files if f.rows < SETTLED_ROWS and self._closed(f) and not _of_same_runs(f, settled)]
         for batch in _batches(sorted(small, key=lambda file: file.seq_low)):
             self._lease.renew()
             if len(batch) > 1 and (rewrite := self._sort_batch(name, month, batch)):
@@ -184,6 +185,11 @@ class Optimizer:
         today = self._now.replace(hour=0, minute=0, second=0, microsecond=0)
         started = self._started.get(seq)
         return started is not None and started < today and started.strftime("%Y-%m") == month
+
+
+def _of_same_runs(file: _File, others: Sequence[_File]) -> bool:
+    """Whether it is the rest of a sorted stretch that the library cut into files: sorted anew it would take them all."""
+    return any(file.seq_low <= other.seq_high and other.seq_low <= file.seq_high for other in others)
 
 
 def _batches(files: Sequence[_File]) -> Iterable[list[_File]]:

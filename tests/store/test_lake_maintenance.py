@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from store.lake.delta import Commit
 from store.lake.errors import StoreError, TableLostError
 from store.lake.lake import Lake
 from store.lake.maintenance import (
@@ -99,6 +100,20 @@ def test_optimize_holds_only_so_much_in_memory(lake: Lake, monkeypatch: pytest.M
         raise AssertionError("it goes on and on")
     assert everything(lake) == before
     assert verify(lake) == ()
+
+
+def test_the_rest_of_a_sorted_month_is_left_alone(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files beside a large one of the same runs are what the library cut it into: nothing is sorted again."""
+    lake.tables.delete_where("results", "month = '2026-02'")
+    handle = lake.tables.load("results")
+    rows = handle.to_pyarrow_table().sort_by("subject_id")
+    lake.tables.delete_where("results", "true")
+    for first, count in ((0, 9), (9, 5), (14, 4)):
+        part = rows.slice(first, count)
+        lake.tables.commit("results", lambda _, part=part: Commit(rows=part))
+    monkeypatch.setattr("store.lake.optimize.SETTLED_ROWS", 9)
+    done = optimize(lake, now=datetime(2026, 3, 20, tzinfo=UTC))
+    assert [rewrite for rewrite in done if rewrite.table == "results"] == []
 
 
 def test_today_is_left_alone(lake: Lake) -> None:
