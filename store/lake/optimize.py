@@ -188,7 +188,7 @@ class Optimizer:
 
 
 def _of_same_runs(file: _File, others: Sequence[_File]) -> bool:
-    """Whether it is the rest of a sorted stretch that the library cut into files: sorted anew it would take them all."""
+    """Whether it is the rest of a sorted stretch that the library cut into files; to sort it takes them all."""
     return any(file.seq_low <= other.seq_high and other.seq_low <= file.seq_high for other in others)
 
 
