@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
@@ -45,27 +46,21 @@ def online_softmax(scores, v, maximum, total, weighted):
 
 
 @triton.jit
-def prefill_kernel(
-    q_ptr, k_ptr, v_ptr, out_ptr, q_len, kv_len, group, scale_log2,
-    stride_qh, stride_qm, stride_kh, stride_kn, stride_vh, stride_vn, stride_oh, stride_om,
+def causal_tile(
+    q_head, k_head, v_head, out_head, tile, q_len, kv_len, scale_log2, stride_qm, stride_kn, stride_vn, stride_om,
     D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_KV: tl.constexpr, BLOCK_D: tl.constexpr, UPCAST: tl.constexpr,
 ):  # fmt: skip
-    """A tile of queries of one head against all keys that it may see; program axes: query tiles, heads.
+    """A tile of queries of one head and sequence against all keys that it may see.
 
     Query i stands at position i + kv_len - q_len and sees the positions up to its own (bottom-right causal).
     """
-    # The last tiles see most keys: started first, they do not end last.
-    tile = tl.num_programs(0) - 1 - tl.program_id(0)
-    head = tl.program_id(1).to(tl.int64)
     m = tile * BLOCK_Q + tl.arange(0, BLOCK_Q)
     d = tl.arange(0, BLOCK_D)
     offset = kv_len - q_len
-    q_at = q_ptr + head * stride_qh + m[:, None] * stride_qm + d[None, :]
+    q_at = q_head + m[:, None] * stride_qm + d[None, :]
     q = tl.load(q_at, mask=(m[:, None] < q_len) & (d[None, :] < D), other=0.0)
     if UPCAST:
         q = q.to(tl.float32)
-    k_head = k_ptr + (head // group) * stride_kh
-    v_head = v_ptr + (head // group) * stride_vh
     maximum = tl.full((BLOCK_Q,), float("-inf"), dtype=tl.float32)
     total = tl.zeros((BLOCK_Q,), dtype=tl.float32)
     weighted = tl.zeros((BLOCK_Q, BLOCK_D), dtype=tl.float32)
@@ -97,8 +92,26 @@ def prefill_kernel(
         scores = tl.where(visible, scores, float("-inf"))
         maximum, total, weighted = online_softmax(scores, v, maximum, total, weighted)
     result = weighted / total[:, None]
-    out_at = out_ptr + head * stride_oh + m[:, None] * stride_om + d[None, :]
-    tl.store(out_at, result.to(out_ptr.dtype.element_ty), mask=(m[:, None] < q_len) & (d[None, :] < D))
+    out_at = out_head + m[:, None] * stride_om + d[None, :]
+    tl.store(out_at, result.to(out_head.dtype.element_ty), mask=(m[:, None] < q_len) & (d[None, :] < D))
+
+
+@triton.jit
+def prefill_kernel(
+    q_ptr, k_ptr, v_ptr, out_ptr, q_len, kv_len, group, scale_log2,
+    stride_qh, stride_qm, stride_kh, stride_kn, stride_vh, stride_vn, stride_oh, stride_om,
+    D: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_KV: tl.constexpr, BLOCK_D: tl.constexpr, UPCAST: tl.constexpr,
+):  # fmt: skip
+    """Program axes: query tiles, heads."""
+    # The last tiles see most keys: started first, they do not end last.
+    tile = tl.num_programs(0) - 1 - tl.program_id(0)
+    head = tl.program_id(1).to(tl.int64)
+    kv_head = head // group
+    causal_tile(
+        q_ptr + head * stride_qh, k_ptr + kv_head * stride_kh, v_ptr + kv_head * stride_vh, out_ptr + head * stride_oh,
+        tile, q_len, kv_len, scale_log2, stride_qm, stride_kn, stride_vn, stride_om,
+        D, BLOCK_Q, BLOCK_KV, BLOCK_D, UPCAST,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -226,7 +239,22 @@ def launch_decode(
     config: DecodeConfig | None = None,
 ) -> torch.Tensor:
     """q [batch, heads, d], caches [batch, kv_heads, kv_max, d], lengths [batch] <= kv_max -> [batch, heads, d]."""
-    (batch, heads, head_dim), (_, kv_heads, kv_max, _) = q.shape, k_cache.shape
+    _, kv_heads, kv_max, _ = k_cache.shape
+    return decode_in_parts(decode_kernel, (q, k_cache, v_cache, lengths), kv_heads, kv_max, (), config)
+
+
+def decode_in_parts(
+    kernel: Any,
+    tensors: tuple[torch.Tensor, ...],
+    kv_heads: int,
+    kv_max: int,
+    more_strides: tuple[int, ...],
+    config: DecodeConfig | None,
+    **constants: int,
+) -> torch.Tensor:
+    """What all decode kernels share: q, k and v first among the tensors, parts of the cache, and joining them."""
+    q, k_cache, v_cache, *_ = tensors
+    batch, heads, head_dim = q.shape
     chosen = config or choose_decode(batch, kv_heads, kv_max, head_dim, q.dtype, device_traits(q.device))
     out = torch.empty((batch, heads, head_dim), dtype=q.dtype, device=q.device)
     if out.numel() == 0:
@@ -235,12 +263,12 @@ def launch_decode(
     part = torch.empty((batch, heads, splits, head_dim), dtype=torch.float32, device=q.device)
     maximum, total = torch.empty((2, batch, heads, splits), dtype=torch.float32, device=q.device)
     positions = triton.cdiv(triton.cdiv(kv_max, chosen.block_kv), splits) * chosen.block_kv
-    decode_kernel[(batch * kv_heads, splits)](
-        q, k_cache, v_cache, lengths, part, maximum, total,
+    kernel[(batch * kv_heads, splits)](
+        *tensors, part, maximum, total,
         kv_heads, heads // kv_heads, positions, scale_log2_of(head_dim),
-        q.stride(0), q.stride(1), *k_cache.stride()[:3], *v_cache.stride()[:3],
+        q.stride(0), q.stride(1), *k_cache.stride()[:3], *v_cache.stride()[:3], *more_strides,
         D=head_dim, BLOCK_G=max(16, triton.next_power_of_2(heads // kv_heads)), BLOCK_KV=chosen.block_kv,
-        BLOCK_D=padded_head(head_dim), SPLITS=splits, UPCAST=upcasts(q.dtype),
+        BLOCK_D=padded_head(head_dim), SPLITS=splits, UPCAST=upcasts(q.dtype), **constants,
         num_warps=chosen.num_warps, num_stages=chosen.num_stages,
     )  # fmt: skip
     join_splits_kernel[(batch * heads,)](

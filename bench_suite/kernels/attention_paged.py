@@ -9,15 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench_suite.kernels.attention import (
-    DecodeConfig,
-    choose_decode,
-    join_splits_kernel,
-    online_softmax,
-    padded_head,
-    scale_log2_of,
-)
-from bench_suite.kernels.runtime import device_traits, upcasts
+from bench_suite.kernels.attention import DecodeConfig, decode_in_parts, online_softmax
 
 
 @triton.jit
@@ -77,26 +69,13 @@ def launch(
     config: DecodeConfig | None = None,
 ) -> torch.Tensor:
     """q [batch, heads, d], caches [pages, page, kv_heads, d], table int32 [batch, most], lengths [batch] -> as q."""
-    (batch, heads, head_dim), (_, page, kv_heads, _) = q.shape, k_cache.shape
-    kv_max = table.shape[1] * page
-    chosen = config or choose_decode(batch, kv_heads, kv_max, head_dim, q.dtype, device_traits(q.device))
-    out = torch.empty((batch, heads, head_dim), dtype=q.dtype, device=q.device)
-    if out.numel() == 0:
-        return out
-    splits = chosen.splits
-    part = torch.empty((batch, heads, splits, head_dim), dtype=torch.float32, device=q.device)
-    maximum, total = torch.empty((2, batch, heads, splits), dtype=torch.float32, device=q.device)
-    positions = triton.cdiv(triton.cdiv(kv_max, chosen.block_kv), splits) * chosen.block_kv
-    paged_decode_kernel[(batch * kv_heads, splits)](
-        q, k_cache, v_cache, table, lengths, part, maximum, total,
-        kv_heads, heads // kv_heads, positions, scale_log2_of(head_dim),
-        q.stride(0), q.stride(1), *k_cache.stride()[:3], *v_cache.stride()[:3], table.stride(0),
-        D=head_dim, PAGE=page, BLOCK_G=max(16, triton.next_power_of_2(heads // kv_heads)), BLOCK_KV=chosen.block_kv,
-        BLOCK_D=padded_head(head_dim), SPLITS=splits, UPCAST=upcasts(q.dtype),
-        num_warps=chosen.num_warps, num_stages=chosen.num_stages,
-    )  # fmt: skip
-    join_splits_kernel[(batch * heads,)](
-        part, maximum, total, out, splits,
-        D=head_dim, BLOCK_D=padded_head(head_dim), BLOCK_S=triton.next_power_of_2(splits),
-    )  # fmt: skip
-    return out
+    _, page, kv_heads, _ = k_cache.shape
+    return decode_in_parts(
+        paged_decode_kernel,
+        (q, k_cache, v_cache, table, lengths),
+        kv_heads,
+        table.shape[1] * page,
+        (table.stride(0),),
+        config,
+        PAGE=page,
+    )

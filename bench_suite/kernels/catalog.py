@@ -11,15 +11,21 @@ import torch
 import triton
 
 from bench_suite.kernels import (
+    adamw,
     attention,
     attention_paged,
+    attention_varlen,
     cross_entropy,
     gemm,
+    gemm_int8,
+    gemm_persistent,
     grouped_gemm,
     layer_norm,
     norm_rows,
     rms_norm,
+    rms_norm_backward,
     rope,
+    sampling,
     softmax,
     swiglu,
 )
@@ -29,7 +35,7 @@ _TRITON_TYPES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "
 
 # Sizes of Llama 3.1 8B, the model of the shipped suites, and the experts of Qwen3-30B-A3B.
 HIDDEN, FFN, HEADS, KV_HEADS, HEAD_DIM, VOCABULARY = 4096, 14336, 32, 8, 128, 128256
-PREFILL_TOKENS, DECODE_TOKENS, CACHE_POSITIONS, PAGE = 2048, 16, 4096, 16
+PREFILL_TOKENS, DECODE_TOKENS, CACHE_POSITIONS, PAGE, PROMPTS = 2048, 16, 4096, 16, 4
 EXPERTS, EXPERT_ROWS, EXPERT_FFN, EXPERT_HIDDEN = 128, 4096, 768, 2048
 
 
@@ -107,11 +113,14 @@ def variants(traits: DeviceTraits, dtype: torch.dtype = torch.bfloat16) -> tuple
     element = _Element(torch_type=dtype)
     makers: tuple[Callable[[_Element, DeviceTraits], Iterator[Variant]], ...] = (
         _gemm,
+        _gemm_persistent,
+        _gemm_int8,
         _grouped_gemm,
         _prefill,
         _decode,
         _rowwise,
         _logits,
+        _training,
     )
     return tuple(variant for make in makers for variant in make(element, traits))
 
@@ -137,6 +146,33 @@ def _gemm(element: _Element, traits: DeviceTraits) -> Iterator[Variant]:
     )  # fmt: skip
 
 
+def _gemm_persistent(element: _Element, traits: DeviceTraits) -> Iterator[Variant]:
+    N, K = 2 * FFN, HIDDEN
+    if gemm_persistent.why_not(N, K, element.torch_type, traits):
+        return
+    for M in (DECODE_TOKENS, PREFILL_TOKENS):
+        config = gemm_persistent.choose(M, N, K, element.torch_type, traits)
+        yield element.variant(
+            "gemm", gemm_persistent.gemm_persistent_kernel, f"M={M},N={N},K={K}", config,
+            counts="M", sizes="N K",
+            BLOCK_M=config.block_m, BLOCK_N=config.block_n, BLOCK_K=config.block_k, GROUP_M=config.group_m,
+            UPCAST=False,
+        )  # fmt: skip
+
+
+def _gemm_int8(element: _Element, traits: DeviceTraits) -> Iterator[Variant]:
+    N, K = 2 * FFN, HIDDEN
+    for M in (DECODE_TOKENS, PREFILL_TOKENS):
+        config = gemm.choose(M, N, K, element.torch_type, traits)
+        parts = {} if config.split_k == 1 else {"out_ptr": "*fp32:16"}
+        yield element.variant(
+            "gemm_int8", gemm_int8.gemm_int8_kernel, f"M={M},N={N},K={K}", config,
+            counts="M", sizes="N K k_per_split", other={"weight_ptr": "*i8:16", **parts},
+            BLOCK_M=config.block_m, BLOCK_N=config.block_n, BLOCK_K=config.block_k, GROUP_M=config.group_m,
+            UPCAST=False,
+        )  # fmt: skip
+
+
 def _grouped_gemm(element: _Element, traits: DeviceTraits) -> Iterator[Variant]:
     config = grouped_gemm.choose(EXPERT_ROWS, EXPERTS, element.torch_type, traits)
     yield element.variant(
@@ -152,6 +188,14 @@ def _prefill(element: _Element, traits: DeviceTraits) -> Iterator[Variant]:
         "attention_prefill", attention.prefill_kernel, f"q={PREFILL_TOKENS},d={HEAD_DIM}", config,
         counts="q_len kv_len group", other={"scale_log2": "fp32"},
         D=HEAD_DIM, BLOCK_Q=config.block_q, BLOCK_KV=config.block_kv, BLOCK_D=HEAD_DIM, UPCAST=False,
+    )  # fmt: skip
+
+    packed = attention.choose_prefill(PREFILL_TOKENS // PROMPTS, HEAD_DIM, element.torch_type, traits)
+    yield element.variant(
+        "attention_prefill_varlen", attention_varlen.varlen_prefill_kernel,
+        f"batch={PROMPTS},tokens={PREFILL_TOKENS},d={HEAD_DIM}", packed,
+        counts="batch group", other={"scale_log2": "fp32", "ends_ptr": "*i32:16"},
+        D=HEAD_DIM, BLOCK_Q=packed.block_q, BLOCK_KV=packed.block_kv, BLOCK_D=HEAD_DIM, UPCAST=False,
     )  # fmt: skip
 
 
@@ -214,3 +258,28 @@ def _logits(element: _Element, traits: DeviceTraits) -> Iterator[Variant]:
         ("cross_entropy_backward", cross_entropy.cross_entropy_backward_kernel),
     ):
         yield element.variant(operator, function, long, loss, sizes="columns", other=target, BLOCK=loss.block)
+    picked = sampling.choose(VOCABULARY, traits)
+    yield element.variant(
+        "sampling", sampling.sampling_kernel, long, picked,
+        sizes="columns", counts="top_k",
+        other={"u_ptr": "*fp32:16", "token_ptr": "*i64:16", "top_p": "fp32"},
+        HALVINGS=sampling.HALVINGS, BLOCK=picked.block, ONE_BLOCK=picked.block >= VOCABULARY,
+    )  # fmt: skip
+
+
+def _training(element: _Element, traits: DeviceTraits) -> Iterator[Variant]:
+    norm, step = norm_rows.choose(HIDDEN), adamw.AdamwConfig()
+    parts = {"rstd_ptr": "*fp32:16", "part_ptr": "*fp32:16"}
+    yield element.variant(
+        "rms_norm_backward", rms_norm_backward.rms_norm_backward_kernel, f"hidden={HIDDEN}", norm,
+        counts="rows", sizes="hidden", other=parts, BLOCK=norm.block, ONE_BLOCK=norm.block >= HIDDEN,
+    )  # fmt: skip
+    yield element.variant(
+        "rms_norm_backward", rms_norm_backward.sum_rows_kernel, f"hidden={HIDDEN}", _Plain(),
+        counts="rows", sizes="hidden", other={"part_ptr": "*fp32:16"}, BLOCK=rms_norm_backward.SUM_BLOCK,
+    )  # fmt: skip
+    numbers = ("decay", "rate", "beta1", "beta2", "scale_m", "scale_v", "epsilon")
+    yield element.variant(
+        "adamw", adamw.adamw_kernel, f"block={step.block}", step,
+        sizes="elements", other=dict.fromkeys(numbers, "fp32"), BLOCK=step.block,
+    )  # fmt: skip

@@ -16,18 +16,43 @@ from bench_suite.kernels.runtime import DeviceTraits, device_traits, upcasts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GemmConfig:
-    """Tile sizes in elements, and how a program runs."""
+class TileConfig:
+    """Tile sizes in elements, and how a program runs: of every kernel that multiplies matrices."""
 
     block_m: int
     block_n: int
     block_k: int
+    num_warps: int = 4
+    num_stages: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmConfig(TileConfig):
+    """Tiles, and how programs share them."""
+
     split_k: int = 1
     """Programs that share the sum of one tile."""
     group_m: int = 8
     """Tiles of rows that are walked together, so that their part of the weight stays in the L2 cache."""
-    num_warps: int = 4
-    num_stages: int = 3
+
+    def k_per_split(self, K: int) -> int:
+        """Terms of a part of the sum, in whole steps."""
+        return triton.cdiv(triton.cdiv(K, self.block_k), self.split_k) * self.block_k
+
+    def grid(self, M: int, N: int) -> tuple[int, int]:
+        """Tiles of the result, parts of the sum."""
+        return triton.cdiv(M, self.block_m) * triton.cdiv(N, self.block_n), self.split_k
+
+
+@triton.jit
+def tile_of(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr):
+    """Row and column of a tile in grouped order: GROUP_M tiles of rows are walked together."""
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    first_m = tile // (GROUP_M * tiles_n) * GROUP_M
+    rows_in_group = min(tiles_m - first_m, GROUP_M)
+    within = tile % (GROUP_M * tiles_n)
+    return first_m + within % rows_in_group, within // rows_in_group
 
 
 @triton.jit
@@ -40,16 +65,8 @@ def gemm_kernel(
 
     With one part `out_ptr` is the result, else fp32 [parts, M, N].
     """
-    tile = tl.program_id(0)
     part = tl.program_id(1)
-    tiles_m = tl.cdiv(M, BLOCK_M)
-    tiles_n = tl.cdiv(N, BLOCK_N)
-    group = tile // (GROUP_M * tiles_n)
-    first_m = group * GROUP_M
-    rows_in_group = min(tiles_m - first_m, GROUP_M)
-    tile_m = first_m + (tile % (GROUP_M * tiles_n)) % rows_in_group
-    tile_n = (tile % (GROUP_M * tiles_n)) // rows_in_group
-
+    tile_m, tile_n = tile_of(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
     m = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
     k = part * k_per_split + tl.arange(0, BLOCK_K)
@@ -116,15 +133,24 @@ def launch(x: torch.Tensor, weight: torch.Tensor, config: GemmConfig | None = No
     out = torch.empty((M, N), dtype=x.dtype, device=x.device)
     if out.numel() == 0:
         return out
-    split = chosen.split_k
-    k_per_split = triton.cdiv(triton.cdiv(K, chosen.block_k), split) * chosen.block_k
-    target = out if split == 1 else torch.empty((split, M, N), dtype=torch.float32, device=x.device)
-    tiles = triton.cdiv(M, chosen.block_m) * triton.cdiv(N, chosen.block_n)
-    gemm_kernel[(tiles, split)](
-        x, weight, target, M, N, K, x.stride(0), weight.stride(0), N, k_per_split,
+    target = parts_of(out, chosen)
+    gemm_kernel[chosen.grid(M, N)](
+        x, weight, target, M, N, K, x.stride(0), weight.stride(0), N, chosen.k_per_split(K),
         BLOCK_M=chosen.block_m, BLOCK_N=chosen.block_n, BLOCK_K=chosen.block_k, GROUP_M=chosen.group_m,
         UPCAST=upcasts(x.dtype), num_warps=chosen.num_warps, num_stages=chosen.num_stages,
     )  # fmt: skip
-    if split > 1:
-        sum_parts_kernel[(triton.cdiv(M * N, 1024),)](target, out, M * N, SPLIT=split, BLOCK=1024)
+    return added_up(target, out)
+
+
+def parts_of(out: torch.Tensor, config: GemmConfig) -> torch.Tensor:
+    """Where the programs write: the result itself, or fp32 parts of it."""
+    if config.split_k == 1:
+        return out
+    return torch.empty((config.split_k, *out.shape), dtype=torch.float32, device=out.device)
+
+
+def added_up(target: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """The result, from its parts where there are any."""
+    if target is not out:
+        sum_parts_kernel[(triton.cdiv(out.numel(), 1024),)](target, out, out.numel(), SPLIT=len(target), BLOCK=1024)
     return out

@@ -6,24 +6,12 @@ program finds its expert by walking the ends; what is left over has nothing to d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import triton
 import triton.language as tl
 
+from bench_suite.kernels.gemm import TileConfig
 from bench_suite.kernels.runtime import DeviceTraits, device_traits, upcasts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupedGemmConfig:
-    """Tile sizes in elements, and how a program runs."""
-
-    block_m: int
-    block_n: int
-    block_k: int
-    num_warps: int = 4
-    num_stages: int = 3
 
 
 @triton.jit
@@ -62,21 +50,19 @@ def grouped_gemm_kernel(
         tl.store(out, total.to(out_ptr.dtype.element_ty), mask=(m[:, None] < last) & (n[None, :] < N))
 
 
-def choose(rows: int, experts: int, dtype: torch.dtype, traits: DeviceTraits) -> GroupedGemmConfig:
+def choose(rows: int, experts: int, dtype: torch.dtype, traits: DeviceTraits) -> TileConfig:
     """Tiles about as tall as an expert's rows: taller ones multiply padding."""
     if traits.architecture == "interpreter":
-        return GroupedGemmConfig(block_m=32, block_n=64, block_k=64)
+        return TileConfig(block_m=32, block_n=64, block_k=64)
     mean = triton.next_power_of_2(max(1, rows // experts))
     block_m = min(64 if dtype == torch.float32 else 128, max(16, mean))
     block_k = 32 if dtype == torch.float32 else 64
-    return GroupedGemmConfig(
+    return TileConfig(
         block_m=block_m, block_n=64 if block_m < 128 else 128, block_k=block_k, num_warps=8 if block_m == 128 else 4
     )
 
 
-def launch(
-    x: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor, config: GroupedGemmConfig | None = None
-) -> torch.Tensor:
+def launch(x: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor, config: TileConfig | None = None) -> torch.Tensor:
     """x [rows, K] sorted by expert, weight [experts, N, K], both contiguous in K, ends int32 [experts] -> [rows, N]."""
     (rows, K), (experts, N, _) = x.shape, weight.shape
     chosen = config or choose(rows, experts, x.dtype, device_traits(x.device))

@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench_suite.kernels.norm_rows import EPSILON, NormConfig, choose
+from bench_suite.kernels.norm_rows import NormConfig, launch_rows
 
 
 @triton.jit
@@ -53,13 +53,4 @@ def layer_norm_kernel(
 
 def launch(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, config: NormConfig | None = None) -> torch.Tensor:
     """x [rows, hidden] contiguous in hidden, weight and bias [hidden] -> [rows, hidden]."""
-    rows, hidden = x.shape
-    chosen = config or choose(hidden)
-    out = torch.empty((rows, hidden), dtype=x.dtype, device=x.device)
-    if out.numel() == 0:
-        return out
-    layer_norm_kernel[(rows,)](
-        x, weight, bias, out, hidden, x.stride(0), out.stride(0), EPSILON,
-        BLOCK=chosen.block, ONE_BLOCK=hidden <= chosen.block, num_warps=chosen.num_warps,
-    )  # fmt: skip
-    return out
+    return launch_rows(layer_norm_kernel, x, (weight, bias), config)

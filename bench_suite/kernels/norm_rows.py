@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 import triton
 
 EPSILON = 1e-5
@@ -23,3 +25,19 @@ def choose(hidden: int) -> NormConfig:
     """The whole row where it fits; 16 elements or more for each thread of 32-lane warps."""
     block = min(triton.next_power_of_2(hidden), LONGEST_BLOCK)
     return NormConfig(block=block, num_warps=min(16, max(1, block // 512)))
+
+
+def launch_rows(
+    kernel: Any, x: torch.Tensor, parameters: tuple[torch.Tensor, ...], config: NormConfig | None
+) -> torch.Tensor:
+    """One program for each row of x [rows, hidden], contiguous in hidden, with parameters [hidden] -> as x."""
+    rows, hidden = x.shape
+    chosen = config or choose(hidden)
+    out = torch.empty((rows, hidden), dtype=x.dtype, device=x.device)
+    if out.numel() == 0:
+        return out
+    kernel[(rows,)](
+        x, *parameters, out, hidden, x.stride(0), out.stride(0), EPSILON,
+        BLOCK=chosen.block, ONE_BLOCK=hidden <= chosen.block, num_warps=chosen.num_warps,
+    )  # fmt: skip
+    return out

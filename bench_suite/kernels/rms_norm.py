@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench_suite.kernels.norm_rows import EPSILON, NormConfig, choose
+from bench_suite.kernels.norm_rows import NormConfig, launch_rows
 
 
 @triton.jit
@@ -39,13 +39,4 @@ def rms_norm_kernel(
 
 def launch(x: torch.Tensor, weight: torch.Tensor, config: NormConfig | None = None) -> torch.Tensor:
     """x [rows, hidden] contiguous in hidden, weight [hidden] -> [rows, hidden]."""
-    rows, hidden = x.shape
-    chosen = config or choose(hidden)
-    out = torch.empty((rows, hidden), dtype=x.dtype, device=x.device)
-    if out.numel() == 0:
-        return out
-    rms_norm_kernel[(rows,)](
-        x, weight, out, hidden, x.stride(0), out.stride(0), EPSILON,
-        BLOCK=chosen.block, ONE_BLOCK=hidden <= chosen.block, num_warps=chosen.num_warps,
-    )  # fmt: skip
-    return out
+    return launch_rows(rms_norm_kernel, x, (weight,), config)

@@ -66,4 +66,5 @@ OPERATOR = plain_operator(
     reference=in_float64(_stepped),
     naive=_formula,
     optimized=chosen_library("torch._fused_adamw_", _prepare_fused),
+    triton="adamw",
 )

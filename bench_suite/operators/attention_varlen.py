@@ -104,5 +104,6 @@ OPERATOR = plain_operator(
     reference=_reference,
     naive=eager(_formula, "eager formula a sequence"),
     optimized=chosen_library("scaled_dot_product_attention a sequence, or varlen_attn", _prepare_library),
+    triton="attention_varlen",
     compiles=candidate("torch.compile(one masked block)", lambda case, device: compiled(_block_mask)),
 )

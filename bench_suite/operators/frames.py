@@ -51,14 +51,15 @@ def plain_operator(
     naive: Runner | Implementation,
     optimized: Implementation,
     compiles: Implementation | None = None,
-    triton: str | None = None,
+    triton: str | Implementation | None = None,
+    more_triton: tuple[Implementation, ...] = (),
     others: tuple[Implementation, ...] = (),
     observe: Callable[[Case, Inputs, torch.Tensor], torch.Tensor] | None = None,
 ) -> Operator:
     """An operator with one naive, one optimized and one usual candidate.
 
-    The candidate is a Triton kernel, `module` or `module.function`, on accelerators, where the suite has one; elsewhere
-    `compiles`: the naive formula by torch.compile, if nothing else is given.
+    The candidate is a Triton kernel, `module` or `module.function`, on accelerators, where the suite has one, with
+    `more_triton` beside it; elsewhere `compiles`: the naive formula by torch.compile, if nothing else is given.
     """
     if isinstance(naive, Implementation):
         assert compiles is not None, f"{contract.operator}: say what to compile, the naive arm is no plain formula"
@@ -68,8 +69,7 @@ def plain_operator(
 
     def implementations(device_type: str) -> tuple[Implementation, ...]:
         if triton is not None and device_type != "cpu":
-            module, _, function = triton.partition(".")
-            return first, optimized, triton_candidate(module, function or "launch"), *others
+            return first, optimized, _kernel(triton), *more_triton, *others
         return first, optimized, compiler, *others
 
     return Operator(
@@ -79,6 +79,13 @@ def plain_operator(
         list_implementations=implementations,
         observe=observe,
     )
+
+
+def _kernel(named: str | Implementation) -> Implementation:
+    if isinstance(named, Implementation):
+        return named
+    module, _, function = named.partition(".")
+    return triton_candidate(module, function or "launch")
 
 
 def eager(formula: Runner, name: str = "eager formula") -> Implementation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -20,6 +21,8 @@ from bench_suite.operators.frames import (
     plain_operator,
     recipe,
 )
+from bench_suite.operators.result import TORCH_DTYPES
+from bench_suite.operators.triton_candidate import triton_candidate
 
 REFERENCE_ROWS = 2048
 """Rows of the weight that are widened to float64 at a time: the whole would be 4 GB for a vocabulary projection."""
@@ -137,6 +140,13 @@ def _wgrad_reduction(dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return (dy.float()[:, :, None] * x.float()[:, None, :]).sum(0).to(x.dtype)
 
 
+def _no_descriptors(module: Any, case: Case, device: torch.device) -> str:
+    from bench_suite.kernels.runtime import device_traits
+
+    reason: str = module.why_not(case["N"], case["K"], TORCH_DTYPES[case.dtype], device_traits(device))
+    return reason
+
+
 _SUM = "torch.compile(sum of products)"
 
 OPERATORS = {
@@ -148,6 +158,7 @@ OPERATORS = {
         optimized=chosen_library("torch.nn.functional.linear", _prepare_linear),
         compiles=by_compiler(_reduction, _SUM),
         triton="gemm",
+        more_triton=(triton_candidate("gemm_persistent", why_not=_no_descriptors),),
     ),
     "batched_gemm": plain_operator(
         BATCHED_GEMM,

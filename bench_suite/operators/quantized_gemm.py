@@ -99,6 +99,7 @@ OPERATORS = {
         naive=eager(_widen_first, "widen the weight, then multiply"),
         optimized=chosen_library("torch._weight_int8pack_mm", _prepare_int8),
         compiles=by_compiler(_sum_of_products, "torch.compile(sum of products)"),
+        triton="gemm_int8",
     ),
     "gemm_fp8": plain_operator(
         GEMM_FP8,

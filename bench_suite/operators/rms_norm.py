@@ -93,5 +93,6 @@ OPERATORS = {
             name="torch operations",
             prepare=_prepare_backward,
         ),
+        triton="rms_norm_backward",
     ),
 }

@@ -13,6 +13,7 @@ from bench_suite.contracts.softmax import LOGIT_SD
 from bench_suite.operators.base import Implementation, Inputs, Origin, Runner, normal
 from bench_suite.operators.compiled import compiled
 from bench_suite.operators.frames import candidate, chosen_library, plain_operator
+from bench_suite.operators.triton_candidate import triton_candidate
 
 
 def _make(case: Case, seed: int, device: torch.device, rank: int) -> Inputs:
@@ -109,5 +110,8 @@ OPERATOR = plain_operator(
     naive=Implementation(role=Role.NAIVE, name="two sorts, running sum", prepare=_prepare_sorted),
     optimized=chosen_library("torch.topk, then sort of k", _prepare_selected, origin=Origin.GENERIC),
     compiles=candidate("torch.compile(two sorts, running sum)", _prepare_compiled),
+    triton=triton_candidate(
+        "sampling", settings=lambda case: {"top_k": case["top_k"], "top_p": case["top_p_percent"] / 100}
+    ),
     observe=_distance,
 )

@@ -12,7 +12,7 @@ from bench_suite.contract import AxisValue, Case, Contract, DType, Phase, Role
 from bench_suite.contracts import CONTRACTS, contract
 from bench_suite.operators.compare import Comparison, compare, verify, worst
 from bench_suite.operators.registry import operator
-from bench_suite.operators.result import Result
+from bench_suite.operators.result import TORCH_DTYPES, Result
 
 PLAIN: dict[str, dict[str, AxisValue]] = {
     "gemm": {"M": 48, "N": 160, "K": 512},
@@ -45,6 +45,15 @@ PLAIN: dict[str, dict[str, AxisValue]] = {
     "adamw": {"elements": 48 * 512},
     "decoder_layer": {"tokens": 48, "hidden": 256, "heads": 4, "kv_heads": 2, "head_dim": 64, "ffn": 512, "step": 11},
 }  # fmt: skip
+COLLECTIVE: dict[str, dict[str, AxisValue]] = {
+    "all_reduce": {},
+    "all_gather": {},
+    "reduce_scatter": {},
+    "all_to_all": {},
+    "send_recv": {},
+    "all_reduce_overlap": {"M": 48, "N": 160, "K": 512},
+}
+"""Axes beside four ranks and 48 rows of 48 elements for each of them."""
 CASES = [(name, dtype) for name in PLAIN for dtype in contract(name).dtypes]
 Right = tuple[Case, tuple[torch.Tensor, ...], Result, Result]
 
@@ -111,9 +120,28 @@ PLANTS: list[Callable[[torch.Tensor], None]] = [
 ]
 
 
-def test_every_plain_operator_is_planted() -> None:
+def test_every_operator_is_planted() -> None:
     """No operator is left out of this file."""
-    assert set(PLAIN) == {name for name, promise in CONTRACTS.items() if not promise.collective}
+    assert set(PLAIN) | set(COLLECTIVE) == set(CONTRACTS)
+    assert set(COLLECTIVE) == {name for name, promise in CONTRACTS.items() if promise.collective}
+
+
+@pytest.mark.parametrize(("name", "dtype"), [(name, d) for name in COLLECTIVE for d in contract(name).dtypes])
+def test_planted_errors_of_collectives_are_caught(name: str, dtype: DType) -> None:
+    """The truth, rounded, is right on every rank; with one element, row or tile of a result off it is not."""
+    promise, op = contract(name), operator(name)
+    case = promise.case({"ranks": 4, "elements": 4 * 48 * 48, **COLLECTIVE[name]}, dtype, Phase.TRAINING)
+    inputs = [op.make_inputs(case, 11, "cpu", rank=rank) for rank in range(4)]
+    for rank in (0, 3):
+        reference = op.reference(case, inputs, rank)
+        rounded = tuple(part.to(TORCH_DTYPES[dtype]) for part in _parts(reference))
+        right: Result = rounded if isinstance(reference, tuple) else rounded[0]
+        assert verify(promise, case, right, reference).ok
+        for plant in PLANTS:
+            for number in range(len(rounded)):
+                broken = _copies(right)
+                plant(_parts(broken)[number])
+                assert not verify(promise, case, broken, reference).ok, (plant.__name__, rank, number)
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__.strip("_"))
