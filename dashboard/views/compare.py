@@ -170,7 +170,7 @@ def _name_of(side: Side, way: str) -> str:
 
 def _sentence(found: Comparison, sides: tuple[Side, Side], way: str, device: latest.Device) -> markup.Sentence:
     a, b = (_name_of(side, way) for side in sides)
-    b = words.capital(b) if way == "run" else b
+    b = words.capital(b) if way in ("run", "arm") else b
     where = "" if way == "device" else f" on {device_name(device.device_model)}"
     lead = f"{b} against {a}{where}: "
     if found.total is None:

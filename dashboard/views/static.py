@@ -231,7 +231,8 @@ def _changes(found: Sequence[Standing]) -> Html:
         assert s.change is not None and s.before is not None
         verdict = markup.chip(VERDICT_WORDS[s.change.verdict], tones.get(s.change.verdict, Tone.OUTLINE))
         sides = [
-            f"{side.revision or words.NOTHING}, triton {side.triton or words.NOTHING}" for side in (s.before, s.now)
+            f"{side.revision or 'revision not known'}, triton {side.triton or words.NOTHING}"
+            for side in (s.before, s.now)
         ]
         rows.append([_named(s.now), s.now.chip, verdict, _differences(s), *sides])
     columns = (
