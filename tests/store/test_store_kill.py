@@ -264,7 +264,7 @@ class Siege:
     def strike(self, number: int) -> None:
         """One mortal work, what readers see after it, and the work done again by one that lives."""
         work = self.choice.choice([*DEADLY, "ingest", "optimize"])
-        source = self.make_bundle(f"run-{number}", nights=number % 300)
+        source = self.make_bundle(f"run-{number}", nights=number % 250)
         store = self.lake.uri
         targets = {
             "run": f"{source}::{self.spool}::{store}",
