@@ -30,8 +30,6 @@ SETTLED_ROWS = 500_000
 MOST_BYTES_AT_ONCE = 128 << 20
 """Days are sorted in memory, where a row of results takes six times its bytes in a file, twice while it is sorted: so
 many bytes of files need about 2 GB. Twenty-four nights of 100,000 series at once took more than 14 GB."""
-SPILLED_BEYOND_BYTES = 2 << 30
-"""Memory that the library may take to sort a month; beyond it sorts on disk."""
 MONTH_OVERLAP = 2
 """A closed month is sorted as a whole when more files than this may hold the same series."""
 SMALL_FILES = 16
@@ -95,11 +93,11 @@ class Optimizer:
                 yield from self._sort_days(name, month, of_month)
 
     def _sort_month(self, name: str, month: str, files: Sequence[_File]) -> Rewrite:
+        """The library holds the month in memory, about twice; with a bound on that it gives up instead of spilling."""
         handle = self._tables.load(name)
         handle.optimize.z_order(
             SORTED_BY[name][:1],
             partition_filters=[("month", "=", month)],
-            max_spill_size=SPILLED_BEYOND_BYTES,
             writer_properties=writer_properties(name),
         )
         self._tables.forget(name)
