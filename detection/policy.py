@@ -110,9 +110,9 @@ class ConfirmRules:
     """Without a confirm run, a suspicion that so many later nights repeat is confirmed by them."""
     share_of_change: float = _bounded(0.5, 0, 1)
     """A confirm run refutes when even the far end of its interval stays below this share of the suspected change."""
-    p: float = _bounded(0.0002, 1e-9, 0.5)
+    p: float = _bounded(0.00005, 1e-9, 0.5)
     """The confirm runs of a suspicion, judged together, confirm at a two-sided p below this."""
-    p_short_history: float = _bounded(0.0003, 1e-9, 0.5)
+    p_short_history: float = _bounded(0.0001, 1e-9, 0.5)
     """The same where the baseline is shorter than `night.short_history` runs: its own error is most of the noise."""
     looks: int = _bounded(2, 1, 20)
     """Confirm runs that must agree: one may be as unlucky as the night was."""
@@ -135,7 +135,7 @@ class Policy:
     """All thresholds, with the name and the version that stand on every verdict."""
 
     name: str = "default"
-    version: str = "2"
+    version: str = "3"
     floors: Floors = field(default_factory=Floors)
     noise: Noise = field(default_factory=Noise)
     night: NightRules = field(default_factory=NightRules)

@@ -30,8 +30,8 @@ def seen(change: float, half: float, p: float, n: int = 20) -> Verdict:
     [
         (seen(0.10, 0.02, 1e-6), 1, Witness.UNDECIDED),  # one look may be as unlucky as the night
         (seen(0.10, 0.02, 1e-6), 2, Witness.CONFIRMED),
-        (seen(0.10, 0.09, 0.00025), 3, Witness.UNDECIDED),
-        (seen(0.10, 0.09, 0.00025, n=2), 3, Witness.CONFIRMED),  # a short baseline is most of the noise
+        (seen(0.10, 0.09, 0.00008), 3, Witness.UNDECIDED),
+        (seen(0.10, 0.09, 0.00008, n=2), 3, Witness.CONFIRMED),  # a short baseline is most of the noise
         (seen(0.00, 0.02, 0.9), 1, Witness.REFUTED),
         (seen(0.00, 0.02, 0.9), 2, Witness.UNDECIDED),  # of two looks the smaller stands for both
         (seen(-0.10, 0.02, 1e-6), 3, Witness.REFUTED),
