@@ -103,6 +103,7 @@ def test_the_same_runs_in_time_order_say_the_same_however_they_are_cut(
     kept = []
     for name, size in (("one", 1), ("night", 2), ("all", len(order))):
         folder = tmp_path / name
+        folder.mkdir()
         lake, _ = deliver(folder, bundles, [order[i : i + size] for i in range(0, len(order), size)])
         verdicts = "SELECT verdict_id, status, code, sentence, change FROM verdicts ORDER BY verdict_id"
         events = 'SELECT event_id, finding_id, event, run_id, "at" FROM findings ORDER BY event_id'
