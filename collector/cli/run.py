@@ -158,7 +158,7 @@ def run(
     elif quiet:
         typer.echo(one_line(outcome, judgement))
     else:
-        print_table(outcome, judgement, told, wall_s=time.monotonic() - begun, store=place)
+        print_table(outcome, judgement, told, wall_s=time.monotonic() - begun, store=None if waits else place)
     if fail_on_regression and judgement and judgement.confirmed:
         raise typer.Exit(1)
 

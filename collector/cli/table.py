@@ -26,7 +26,7 @@ STYLES = {"regressed": "bold dark_orange3", "improved": "dodger_blue2", "inconcl
 
 
 def print_table(
-    outcome: RunOutcome, judgement: Judgement | None, told: dict[str, Any] | None, *, wall_s: float, store: str
+    outcome: RunOutcome, judgement: Judgement | None, told: dict[str, Any] | None, *, wall_s: float, store: str | None
 ) -> None:
     """Print the table where somebody looks; under cron one line is enough, and a failure is in it."""
     interactive = sys.stdout.isatty()
@@ -166,9 +166,12 @@ def one_line(outcome: RunOutcome, judgement: Judgement | None) -> str:
 
 
 def closing_lines(
-    outcome: RunOutcome, judgement: Judgement | None, told: dict[str, Any] | None, *, wall_s: float, store: str
+    outcome: RunOutcome, judgement: Judgement | None, told: dict[str, Any] | None, *, wall_s: float, store: str | None
 ) -> list[str]:
-    """The sums under the table: what was measured, what failed, how long it took, what was said."""
+    """The sums under the table: what was measured, what failed, how long it took, what was said.
+
+    `store` is None where the run has not reached it.
+    """
     counts: dict[str, int] = defaultdict(int)
     for row in outcome.rows:
         counts[row["status"]] += 1
@@ -192,5 +195,6 @@ def closing_lines(
         lines += [f"{f['finding_id']} {f['state']}: {f['sentence']}" for f in judgement.findings]
     if told:
         lines += told.get("lines", [])
-    lines.append(f"Store {store}; dashboard: collector dashboard --store {store}")
+    if store is not None:
+        lines.append(f"Store {store}; dashboard: collector dashboard --store {store}")
     return lines

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from store.lake.lake import Lake
+
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -32,8 +34,9 @@ def events(lines: list[str]) -> list[dict[str, Any]]:
 
 def test_a_command_logs_its_start_its_work_and_its_end(tmp_path: Path) -> None:
     """An ingest that refuses a bundle says so between start and end."""
+    Lake.create(tmp_path / "store")
     inbox = tmp_path / "store" / "inbox"
-    inbox.mkdir(parents=True)
+    inbox.mkdir(exist_ok=True)
     (inbox / "bad-0123456789abcdef.bundle").write_bytes(b"x")
     code, lines = ended("--log-format", "json", "store", "ingest", "--store", str(tmp_path / "store"))
     found = events(lines)
