@@ -6,29 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from compiled_kernels import GEMM as KERNEL
 
-from bench_suite.static import StaticMetrics
 from collector.cli.static_series import change_lines, keep_static
 from detection.static_change import StaticVerdict
 from store.lake.lake import Lake
-
-KERNEL = StaticMetrics(
-    operator="gemm",
-    kernel="gemm_kernel",
-    variant="gemm_kernel[bf16,M=16,N=28672,K=4096]",
-    chip="sm_90",
-    registers=64,
-    shared_bytes=24576,
-    instructions=400,
-    matrix_instructions=48,
-    load_widths=((32, 4), (128, 12)),
-    binary_bytes=9000,
-    binary_sha256="a" * 64,
-    compile_s=1.5,
-    num_warps=4,
-    num_stages=3,
-    compiler="triton 3.6.0",
-)
 
 
 def test_static_metrics_are_series_and_judged_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
