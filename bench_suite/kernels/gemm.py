@@ -69,7 +69,6 @@ def gemm_kernel(
     tile_m, tile_n = tile_of(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
     m = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    k = part * k_per_split + tl.arange(0, BLOCK_K)
     k_end = min(K, (part + 1) * k_per_split)
     x_rows = x_ptr + m.to(tl.int64)[:, None] * stride_x
     weight_rows = weight_ptr + n.to(tl.int64)[None, :] * stride_weight
