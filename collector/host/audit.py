@@ -14,8 +14,8 @@ from typing import Any
 
 from collector.host.history import UnitHistory
 from collector.host.life import Moment, open_finding_events
+from collector.host.run_verdicts import RunVerdicts, SubjectVerdict
 from collector.host.shift import Shift
-from collector.host.tonight import RunVerdicts, SubjectVerdict
 from detection.audit import AuditedNight, AuditKind, AuditLine, summarise
 from detection.classify import FindingClass
 from detection.findings import EventKind, Evidence, Facts, Finding, FindingState, Member

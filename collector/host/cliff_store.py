@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from collector.host.case_shapes import ShapedRow, load_shapes
-from collector.host.history import UnitHistory
-from collector.host.tonight import visible_columns
+from collector.host.history import UnitHistory, visible_columns
 from detection.cliffs import LEAST_COLUMNS, Cliff, ShapeTimes, find_cliffs
 from detection.verdict import Metric
 from store.lake.lake import Lake

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 
-from collector.host.tonight import RunVerdicts
+from collector.host.run_verdicts import RunVerdicts
 from detection.classify import Cause, CodeIdentity, alternatives, reconsider
 from detection.findings import EventKind, Facts, FindingEvent, make_event
 from store.lake.lake import Lake

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from collector.host.history import PAIRED_COLUMNS, RunFacts, UnitHistory
+from collector.host.history import PAIRED_COLUMNS, RunFacts, UnitHistory, visible_columns
 from collector.host.life import Moment
+from collector.host.night_arrays import make_night
 from collector.host.requests import ConfirmRequest, done_row, request_row
-from collector.host.tonight import Segment, SubjectVerdict, make_night, visible_columns
+from collector.host.run_verdicts import SubjectVerdict
+from collector.host.segments import Segment, Segments
 from detection.findings import EventKind, Evidence, Facts, Finding, FindingEvent, Tile, finite
 from detection.night import Night, judge_night, noise_of
 from detection.policy import Policy
@@ -34,7 +36,7 @@ def judge_confirm(
     column: int,
     request: ConfirmRequest,
     finding: Finding,
-    segments: Mapping[tuple[int, Metric], Segment],
+    segments: Segments,
     policy: Policy,
     moment: Moment,
     *,
@@ -77,7 +79,7 @@ def _verdicts(
     history: UnitHistory,
     looks: Sequence[int],
     finding: Finding,
-    segments: Mapping[tuple[int, Metric], Segment],
+    segments: Segments,
     policy: Policy,
 ) -> list[SubjectVerdict]:
     """The members that the newest of the confirm runs measured, judged by the mean of all of them."""

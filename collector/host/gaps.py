@@ -13,7 +13,7 @@ from datetime import timedelta
 from collector.host.grouping import run_words
 from collector.host.history import RunFacts, Subject, UnitHistory
 from collector.host.life import Moment
-from collector.host.tonight import RunVerdicts, SubjectVerdict
+from collector.host.run_verdicts import RunVerdicts, SubjectVerdict
 from detection.classify import FindingClass
 from detection.findings import EventKind, Evidence, Facts, Finding, FindingEvent, Member, finding_id
 from detection.policy import Policy

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from collector.host.history import RunFacts, UnitHistory
-from collector.host.tonight import SILENT_ROLES, RunVerdicts, SubjectVerdict, visible_columns
+from collector.host.history import RunFacts, UnitHistory, visible_columns
+from collector.host.run_verdicts import SILENT_ROLES, RunVerdicts, SubjectVerdict
 from detection.classify import (
     ArmsMoved,
     Cause,

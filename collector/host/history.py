@@ -155,6 +155,11 @@ class UnitHistory:
         return [copies.get(_unplanted(self.subjects[row]) or ("", ""), row) for row in rows]
 
 
+def visible_columns(history: UnitHistory, column: int) -> NDArray[np.bool_]:
+    """Runs that are evidence for the one at `column`: older ones that were not made to confirm something."""
+    return np.array([i < column and run.kind != "confirm" for i, run in enumerate(history.runs)], dtype=bool)
+
+
 def _unplanted(subject: Subject) -> tuple[str, str] | None:
     """Case and settings of the copy that a planted arm is compared with; None for any other arm."""
     if subject.role != "planted":

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from collector.host.history import RunFacts, Subject
-from collector.host.tonight import SubjectVerdict
+from collector.host.run_verdicts import SubjectVerdict
 from detection.pairs import judge_pair
 from detection.policy import Policy
 from detection.verdict import Metric, Tier

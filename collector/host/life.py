@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from collector.host.grouping import Group, build_facts, group_moves
-from collector.host.history import UnitHistory
+from collector.host.history import UnitHistory, visible_columns
+from collector.host.run_verdicts import RunVerdicts, SubjectVerdict
 from collector.host.segments import SLOW_UNIT, WHOLE_RUN
-from collector.host.tonight import RunVerdicts, SubjectVerdict, visible_columns
 from detection.findings import EventKind, Facts, Finding, FindingEvent, FindingState, finding_id, make_event
 from detection.policy import Policy
 from detection.price import total_price

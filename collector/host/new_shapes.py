@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from collector.host.case_shapes import ShapedRow, load_shapes
-from collector.host.tonight import RunVerdicts, SubjectVerdict
+from collector.host.run_verdicts import RunVerdicts, SubjectVerdict
 from detection.cost_model import Costed, Expected, fit_cost_model
 from detection.policy import Policy
 from detection.verdict import Metric, ReasonCode, Verdict, VerdictStatus

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from collector.errors import report
 
 if TYPE_CHECKING:
-    from collector.host.judge import JudgeReport
+    from collector.host.judge_report import JudgeReport
     from collector.host.requests import ConfirmRequest
     from collector.host.verdict_rows import VerdictLine
     from detection.findings import Finding

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from collector.host.history import Floats, Subject, UnitHistory
+from collector.host.history import Floats, Subject, UnitHistory, visible_columns
+from collector.host.run_verdicts import RunVerdicts, SubjectVerdict
+from collector.host.segments import Segments
 from collector.host.shift import Shift, runs_words
-from collector.host.tonight import RunVerdicts, Segment, SubjectVerdict, visible_columns
 from detection.night import figure
 from detection.old_reference import ANCHOR, EARLY_FROM, RECENT, OldReference, drift, early_step
 from detection.policy import Policy
@@ -24,7 +25,7 @@ def old_reference_shifts(
     judged: RunVerdicts,
     watched: Sequence[tuple[int, Metric]],
     history: UnitHistory,
-    segments: Mapping[tuple[int, Metric], Segment],
+    segments: Segments,
     policy: Policy,
 ) -> list[Shift]:
     """Drifts against the oldest runs of the baseline, and steps among the first; open findings aside."""
@@ -50,7 +51,7 @@ def _baseline_values(
     rows: Sequence[int],
     metric: Metric,
     history: UnitHistory,
-    segments: Mapping[tuple[int, Metric], Segment],
+    segments: Segments,
 ) -> Floats:
     """[rows, runs up to tonight] logarithms of what counts as baseline, NaN elsewhere."""
     usable = np.append(visible_columns(history, column)[:column], True)

@@ -15,11 +15,12 @@ from datetime import timedelta
 from typing import Any
 
 from collector.host.confirm import ConfirmOutcome
-from collector.host.history import PAIRED_COLUMNS, UnitHistory
+from collector.host.history import PAIRED_COLUMNS, UnitHistory, visible_columns
 from collector.host.life import Moment, is_fenced
+from collector.host.night_arrays import make_night
 from collector.host.requests import ConfirmRequest, done_row, request_row
-from collector.host.segments import WHOLE_RUN
-from collector.host.tonight import Segment, SubjectVerdict, make_night, visible_columns
+from collector.host.run_verdicts import SubjectVerdict
+from collector.host.segments import WHOLE_RUN, Segment
 from detection.classify import FindingClass
 from detection.findings import EventKind, Facts, Finding, FindingEvent, Tile, finite
 from detection.night import judge_night

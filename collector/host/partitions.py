@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from store.lake.errors import StoreError
 
 if TYPE_CHECKING:
-    from collector.host.judge import WorkedOut
+    from collector.host.run_work import WorkedOut
     from detection.policy import Policy
 
 Run = tuple[str, str | None]
@@ -39,8 +39,6 @@ class Task:
     store: str
     policy: Policy
     now: datetime
-    at_run_time: bool
-    as_of_seq: int
     runs: tuple[Run, ...]
     late: frozenset[str]
     to_judge: int
@@ -147,7 +145,7 @@ def chunks(runs: Sequence[Run]) -> list[tuple[Run, ...]]:
 
 def work_out_task(task: Task) -> Mapping[str, WorkedOut]:
     """A worker's whole work; runs in another process."""
-    from collector.host.judge import work_out
+    from collector.host.run_work import work_out
     from store.lake.lake import Lake
 
     lake = Lake.open(task.store)

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from detection.findings import FindingEvent
+from collector.host.segments import WHOLE_RUN
+from detection.findings import EventKind, FindingEvent
 from detection.policy import Policy
 from detection.price import request_priority
 from store.lake.lake import Lake
@@ -69,6 +70,26 @@ def request_row(
         "run_id": event.run_id,
         "reason": facts.sentence,
     }
+
+
+def requests_for(
+    events: Sequence[FindingEvent], *, suite: str, device_kind: str, policy: Policy
+) -> list[dict[str, Any]]:
+    """The rows that open requests for what a night suspects, dearest doubt first, up to the night's budget."""
+    asked = [
+        event
+        for event in events
+        if event.event in (EventKind.SUSPECTED, EventKind.REOPENED) and not event.facts.group.endswith(WHOLE_RUN)
+    ]
+    asked.sort(key=_priority, reverse=True)
+    budget = policy.confirm.requests_a_night
+    return [request_row(event, suite=suite, device_kind=device_kind, policy=policy) for event in asked[:budget]]
+
+
+def _priority(event: FindingEvent) -> float:
+    facts = event.facts
+    weights = {member.case_id: member.weight or 0.0 for member in facts.evidence.members}
+    return request_priority(sum(weights.values()) or None, facts.change, facts.change_low, facts.change_high)
 
 
 def read_requests(lake: Lake) -> list[ConfirmRequest]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from collector.host.history import Floats, UnitHistory
-from collector.host.tonight import WHOLE, RunVerdicts, Segment, SubjectVerdict, visible_columns
+from collector.host.history import Floats, UnitHistory, visible_columns
+from collector.host.run_verdicts import RunVerdicts, SubjectVerdict
+from collector.host.segments import WHOLE, Segments
 from detection.modes import Modes, only_shares_moved
 from detection.policy import Policy
 from detection.verdict import Metric, ReasonCode, VerdictStatus
@@ -49,7 +50,7 @@ def name_two_levels(
     sampled: Sampled,
     judged: RunVerdicts,
     history: UnitHistory,
-    segments: Mapping[tuple[int, Metric], Segment],
+    segments: Segments,
     policy: Policy,
 ) -> RunVerdicts:
     """Unpaired series that moved, but whose samples lie on the two levels that they always had, are called bimodal.

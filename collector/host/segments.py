@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from collector.host.history import UnitHistory
-from collector.host.tonight import Segment
 from detection.findings import Finding, FindingState
 from detection.verdict import Metric
 from store.lake.lake import Lake
@@ -18,16 +20,50 @@ SLOW_UNIT = " · slow unit"
 """How the group of a unit that is slower than its fellows ends."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Which runs are the baseline of a series: columns from `start` up to, not including, `end`, less the gaps."""
+
+    start: int = 0
+    end: int | None = None
+    gaps: tuple[tuple[int, int], ...] = ()
+    """Columns [from, to) of findings that were there and are resolved: not the level that the series has now."""
+    finding_id: str | None = None
+    """Where a finding is open, since column `end` ..."""
+    change: float | None = None
+    """... the relative change that it reported; None where no ratio exists."""
+    whole_run: bool = False
+    """... and whether it is of the host: then the run's common shift is part of the change."""
+
+    def covers(self, column: int) -> bool:
+        """Whether the run at `column` is baseline."""
+        return (
+            column >= self.start
+            and (self.end is None or column < self.end)
+            and not any(low <= column < high for low, high in self.gaps)
+        )
+
+    def mask(self, columns: int) -> NDArray[np.bool_]:
+        """`covers` of each of the first so many columns."""
+        at = np.arange(columns)
+        inside = (at >= self.start) & (at < (columns if self.end is None else self.end))
+        for low, high in self.gaps:
+            inside &= (at < low) | (at >= high)
+        return inside
+
+
+WHOLE = Segment()
+
+Segments = Mapping[tuple[int, Metric], Segment]
+"""By row of a unit's history and metric; what is not there is baseline as a whole."""
+
+
 def read_baseline_moves(lake: Lake) -> frozenset[tuple[str, str, str]]:
     """Recorded acts that stand: (subject_id, metric, run id with which the baseline starts)."""
     moves: dict[tuple[str, str, str], str] = {}
     for row in lake.sql('SELECT * FROM baselines ORDER BY "at", event_id').to_pylist():
         moves[row["subject_id"], row["metric"], row["from_run_id"]] = row["event"]
     return frozenset(act for act, event in moves.items() if event == "moved")
-
-
-Segments = Mapping[tuple[int, Metric], Segment]
-"""By row of a unit's history and metric; what is not there is baseline as a whole."""
 
 
 def segments_at(

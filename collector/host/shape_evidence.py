@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from collector.host.case_shapes import load_shapes, shapes_by_case
+from collector.host.run_verdicts import RunVerdicts, SubjectVerdict
 from collector.host.segments import WHOLE_RUN
-from collector.host.tonight import RunVerdicts, SubjectVerdict
 from detection.findings import EventKind, Facts, FindingEvent, make_event
 from detection.shape_features import Shape
 from detection.shape_rule import ShapeCase, find_shape_rule

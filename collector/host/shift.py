@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collector.host.tonight import SubjectVerdict
+from collector.host.run_verdicts import SubjectVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from collector.host.history import UnitHistory
+from collector.host.history import UnitHistory, visible_columns
 from collector.host.second_look import SAMPLED_RUNS, bimodal_verdict, read_log_samples
 from collector.host.shift import Shift
-from collector.host.tonight import visible_columns
 from detection.modes import only_shares_moved
 from detection.policy import Policy
 from detection.verdict import Metric

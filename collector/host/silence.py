@@ -15,9 +15,23 @@ from detection.classify import FindingClass
 from detection.findings import EventKind, Evidence, Facts, Finding, FindingEvent, finding_id, make_event
 from detection.policy import Policy
 from detection.verdict import Metric
+from store.lake.lake import Lake
 
+_OVERDUE = """
+    SELECT device_unit FROM runs GROUP BY device_unit
+    HAVING max(started_at) >= $since AND max(started_at) < $due AND bool_or(kind <> 'import')
+       AND count(*) > 5 ORDER BY device_unit
+"""
+NEWS = timedelta(days=14)
+"""A device that has been silent for longer is not news: it was said, or it was gone before this store looked."""
 RHYTHM_RUNS = 5
 """Runs whose rhythm says when the next one is due."""
+
+
+def overdue_units(lake: Lake, now: datetime, policy: Policy) -> list[str | None]:
+    """Units of which a run may be due; those of imported histories are not asked."""
+    window = {"since": now - NEWS, "due": now - timedelta(hours=policy.silence.device_h)}
+    return [row["device_unit"] for row in lake.sql(_OVERDUE, window).to_pylist()]
 
 
 def silence_events(

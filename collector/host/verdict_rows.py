@@ -11,7 +11,7 @@ import pyarrow as pa
 from collector.host.grouping import run_words
 from collector.host.history import RunFacts
 from collector.host.life import Moment
-from collector.host.tonight import SubjectVerdict
+from collector.host.run_verdicts import SubjectVerdict
 from detection.verdict import ReasonCode, VerdictStatus
 from store.lake.tables import VERDICTS
 

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collector.host.history import Subject, UnitHistory
+from collector.host.history import Subject, UnitHistory, visible_columns
 from collector.host.old_reference import old_reference_shifts
+from collector.host.run_verdicts import RunVerdicts, SubjectVerdict
+from collector.host.segments import Segments
 from collector.host.shift import Shift, runs_words
 from collector.host.shift_levels import name_two_levels_of_shifts
-from collector.host.tonight import RunVerdicts, Segment, SubjectVerdict, visible_columns
 from detection.night import figure
 from detection.online import Alert, DetectorError, OnlineDetector
 from detection.planned import compare_at
@@ -45,7 +46,7 @@ class Watch:
         self,
         judged: RunVerdicts,
         history: UnitHistory,
-        segments: Mapping[tuple[int, Metric], Segment],
+        segments: Segments,
         policy: Policy,
     ) -> list[Shift]:
         """Feeds the run's values and returns the shifts that they reveal, open findings aside."""

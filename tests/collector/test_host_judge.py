@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from collector.host.gates import check_run, dry_run_gate, load_gate
-from collector.host.judge import JudgeReport, judge
+from collector.host.judge import judge
+from collector.host.judge_report import JudgeReport
 from collector.host.policies import load_policy
 from collector.host.requests import ConfirmRequest, RequestEvent, open_requests, read_requests
 from detection.findings import EventKind, FindingState

@@ -21,8 +21,9 @@ import pytest
 
 from collector.host import partitions
 from collector.host.demo import write_fleet
-from collector.host.judge import WorkedOut, judge
+from collector.host.judge import judge
 from collector.host.partitions import DaskWorkers, ProcessWorkers, Task, WorkersError, chunks, first_runs
+from collector.host.run_work import WorkedOut
 from collector.host.simulated_fleet import Event, Happening, make_fleet, night_time
 from detection.policy import Policy
 from store.lake.lake import Lake

@@ -9,7 +9,8 @@ import pytest
 
 from collector.host.demo import write_fleet
 from collector.host.findings_store import read_events
-from collector.host.judge import JudgeReport, judge
+from collector.host.judge import judge
+from collector.host.judge_report import JudgeReport
 from collector.host.simulated_fleet import Fleet, Happening, make_fleet
 from detection.policy import Policy
 from detection.verdict import ReasonCode

@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bench_suite.datasheets import datasheets
-from collector.host.judge import JudgeReport, judge
+from collector.host.judge import judge
+from collector.host.judge_report import JudgeReport
 from collector.host.policies import load_policy
 from collector.host.verdict_rows import VerdictLine
 from detection.findings import EventKind, FindingEvent
