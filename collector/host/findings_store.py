@@ -2,80 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from detection.findings import (
-    EventKind,
-    Finding,
-    FindingEvent,
-    TriageKind,
-    TriageNote,
-    facts_from_json,
-    facts_to_json,
-    fold,
-    part_to_json,
-)
+from detection.finding_rows import event_of_row, note_of_row
+from detection.findings import Finding, FindingEvent, TriageNote, fold, part_to_json
 from store.lake.lake import Lake
-
-Row = Mapping[str, Any]
-
-
-def event_row(event: FindingEvent) -> dict[str, Any]:
-    """An event as a row of `findings`."""
-    return {
-        "event_id": event.event_id,
-        "finding_id": event.finding_id,
-        "event": event.event.value,
-        "at": event.at,
-        "as_of_seq": event.as_of_seq,
-        "actor": event.actor,
-        "run_id": event.run_id,
-        "payload": facts_to_json(event.facts),
-    }
 
 
 def read_events(lake: Lake) -> list[FindingEvent]:
-    """All events, as they were said."""
+    """All events, as they were said; words of a newer version are passed over."""
     rows = lake.sql('SELECT * FROM findings ORDER BY "at", event_id').to_pylist()
-    return [
-        FindingEvent(
-            event_id=row["event_id"],
-            finding_id=row["finding_id"],
-            event=EventKind(row["event"]),
-            at=row["at"],
-            as_of_seq=row["as_of_seq"],
-            actor=row["actor"],
-            run_id=row["run_id"],
-            facts=facts_from_json(row["payload"]),
-        )
-        for row in rows
-        if row["event"] in set(EventKind)
-    ]
+    return [event for row in rows if (event := event_of_row(row)) is not None]
 
 
 def read_triage(lake: Lake) -> list[TriageNote]:
     """All that people said of findings; words of a newer version are passed over."""
     rows = lake.sql('SELECT * FROM triage ORDER BY "at", event_id').to_pylist()
-    return [_note(row) for row in rows if row["event"] in set(TriageKind)]
-
-
-def _note(row: Row) -> TriageNote:
-    payload = json.loads(row["payload"] or "{}")
-    until = payload.get("until")
-    return TriageNote(
-        event_id=row["event_id"],
-        finding_id=row["finding_id"],
-        event=TriageKind(row["event"]),
-        at=row["at"],
-        actor=row["actor"] or "",
-        until=datetime.fromisoformat(until) if until else None,
-        owner=payload.get("owner"),
-        text=payload.get("text"),
-    )
+    return [note for row in rows if (note := note_of_row(row)) is not None]
 
 
 def fold_all(events: Sequence[FindingEvent], triage: Sequence[TriageNote], *, now: datetime) -> dict[str, Finding]:

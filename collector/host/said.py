@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from collector.host.findings_store import event_row
 from collector.host.history import RunFacts
 from collector.host.life import Moment
 from collector.host.requests import append_requests
 from collector.host.run_verdicts import SubjectVerdict
 from collector.host.verdict_rows import verdict_table
+from detection.finding_rows import event_row
 from detection.findings import FindingEvent
 from detection.policy import Policy
 from store.lake.lake import Lake

@@ -11,19 +11,12 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from dashboard.data.overview import FindingRow
 from dashboard.data.source import ask, forget, lake, table
-from detection.findings import (
-    EventKind,
-    Finding,
-    FindingEvent,
-    FindingState,
-    TriageKind,
-    TriageNote,
-    facts_from_json,
-    fold,
-)
+from detection.finding_rows import event_of_row, note_of_row, triage_payload
+from detection.findings import Finding, FindingEvent, FindingState, TriageKind, fold
 
 _ROWS = """
 select f.finding_id, f.state, f.finding_class, f.direction, f.metric, f.title, f.shape, f.case_id, f.subject_id,
@@ -109,20 +102,7 @@ def events_of(finding_id: str) -> list[FindingEvent]:
     rows = table(
         'select * from findings where finding_id = $id order by "at", event_id', {"id": finding_id}
     ).to_pylist()
-    return [
-        FindingEvent(
-            event_id=row["event_id"],
-            finding_id=row["finding_id"],
-            event=EventKind(row["event"]),
-            at=row["at"],
-            as_of_seq=row["as_of_seq"],
-            actor=row["actor"] or "",
-            run_id=row["run_id"] or "",
-            facts=facts_from_json(row["payload"]),
-        )
-        for row in rows
-        if row["event"] in set(EventKind)
-    ]
+    return [event for row in rows if (event := event_of_row(row)) is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +122,9 @@ class Act:
 
 def acts_of(finding_id: str) -> list[Act]:
     """What people said of a finding, oldest first."""
-    rows = table('select * from triage where finding_id = $id order by "at", event_id', {"id": finding_id}).to_pylist()
     found = []
-    for row in rows:
-        try:
-            payload = json.loads(row["payload"] or "{}")
-        except ValueError:
-            payload = {}
+    for row in _triage_of(finding_id):
+        payload = triage_payload(row)
         until = payload.get("until")
         found.append(
             Act(
@@ -166,25 +142,16 @@ def acts_of(finding_id: str) -> list[Act]:
     return found
 
 
+def _triage_of(finding_id: str) -> list[dict[str, Any]]:
+    return table('select * from triage where finding_id = $id order by "at", event_id', {"id": finding_id}).to_pylist()
+
+
 def current(finding_id: str) -> Finding | None:
     """The finding as of now, folded from all its events; None where there is none of that id."""
     said = events_of(finding_id)
     if not said:
         return None
-    notes = [
-        TriageNote(
-            event_id=act.event_id,
-            finding_id=act.finding_id,
-            event=TriageKind(act.event),
-            at=act.at,
-            actor=act.actor,
-            until=act.until,
-            owner=act.owner,
-            text=act.text,
-        )
-        for act in acts_of(finding_id)
-        if act.event in set(TriageKind)
-    ]
+    notes = [note for row in _triage_of(finding_id) if (note := note_of_row(row)) is not None]
     return fold(said, notes, now=datetime.now(UTC))
 
 

@@ -24,7 +24,7 @@ import pytest
 from planted_findings import NIGHT, config_of, finding
 from webhook_receiver import Receiver, receivers
 
-from collector.host.findings_store import event_row, refresh_findings_state
+from collector.host.findings_store import refresh_findings_state
 from collector.host.notify.clock import FakeClock
 from collector.host.notify.config import load_alerts
 from collector.host.notify.dispatch import wait_s
@@ -40,6 +40,7 @@ from collector.host.notify.services.registry import SERVICES
 from collector.host.notify.services.service import Answer, Outcome
 from detection.act_links import read_link
 from detection.classify import Difference, FindingClass
+from detection.finding_rows import event_row
 from detection.findings import EventKind, Evidence, Facts, Member, make_event
 from detection.verdict import Metric
 from store.lake.lake import Lake

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import simulated_lake
 from simulated_lake import CASES, DEVICES, SimulatedDevice, Simulation
 
-from collector.host.findings_store import event_row, refresh_findings_state
+from collector.host.findings_store import refresh_findings_state
+from detection.finding_rows import event_row
 from detection.findings import EventKind, make_event
 from store.lake.lake import Lake
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from collector.host.findings_store import event_row, refresh_findings_state
+from collector.host.findings_store import refresh_findings_state
 from detection.classify import Difference, FindingClass
+from detection.finding_rows import event_row
 from detection.findings import EventKind, Evidence, Facts, FindingEvent, Member, Tile, make_event
 from detection.verdict import Metric
 from store.bundle.inbox import Inbox
