@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ def _script(view: str) -> None:
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Page:
     """Draws a page of a store: `page(store, "series", subject=...)`."""
+    # Streamlit leaves its script in the place of the main module, which any process spawned later would then run.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
     def draw(store: Path, view: str, **parameters: str) -> AppTest:
         monkeypatch.setenv("KERNEL_OBSERVATORY_STORE", str(store))
