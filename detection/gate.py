@@ -1,22 +1,18 @@
 """Gates: may this go out? Rules with limits and with the least numbers below which they do not answer.
 
 A gate never guesses: a percentile of nine samples is their maximum, and a change against three runs is a change against
-luck, so each rule states how much it needs, and says `undecided` below it.
+luck, so each rule states how much it needs, and says `undecided` below it. detection.gate_rules answers them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
-
 from detection.policy import PolicyError
-from detection.stats import MAD_TO_SD
-from detection.verdict import percent
 
 
 class GateMetric(StrEnum):
@@ -73,6 +69,8 @@ class GateRule:
     arm: str = "candidate"
     minimum_samples: int = 0
     minimum_runs: int = 5
+    minimum_processes: int = 0
+    """Of a paired ratio: fewest processes of the run, each of which gives one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +80,10 @@ class GatePolicy:
     name: str
     version: str
     rules: tuple[GateRule, ...] = field(default=())
+    history_runs: int = 60
+    """The newest earlier runs that a change is held against."""
+    false_discovery_rate: float = 0.05
+    """Share of the cases that a rule fails in a run which may be chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +95,25 @@ class GateCase:
     value: float
     samples: int
     history: tuple[float, ...]
-    """Earlier runs, oldest first."""
+    """Earlier runs of the present baseline, oldest first; NaN where one has none."""
+    subject_id: str = ""
     optimized: float = math.nan
     """The optimized arm's value of the same run."""
+    missing: str = ""
+    """Why there is no value."""
+    processes: int = 0
+    """Of a paired ratio: how many processes it is of."""
+    low: float = math.nan
+    high: float = math.nan
+    """Of a paired ratio: the ends of its 95 % interval over the processes of the run."""
+    witness: float = math.nan
+    """Of a paired ratio: the naive arm's in the same run, which rises with it where the optimized arm moved."""
+    witness_history: tuple[float, ...] = ()
+    """The witness in the runs of `history`."""
+    first: tuple[float, ...] = ()
+    """The oldest runs of the present baseline, where they are no longer in `history`."""
+    witness_first: tuple[float, ...] = ()
+    """The witness in these runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +124,23 @@ class GateLine:
     case_id: str
     answer: Answer
     sentence: str
+    subject_id: str = ""
+    """The series; empty where the line is of the whole run or of curves."""
+    beyond: bool = False
+    """Whether the value itself is beyond the limit, whatever its interval says: such a run is no reference."""
 
 
-def check_rule(rule: GateRule, cases: Sequence[GateCase]) -> tuple[GateLine, ...]:
-    """The rule's answer for every case that it concerns."""
-    return tuple(_check(rule, case) for case in cases if not rule.phases or case.phase in rule.phases)
+def nothing_to_judge(gate: GatePolicy, phases: Iterable[str]) -> GateLine:
+    """The line of a run with no case that a rule of the gate concerns; `phases` are those that the run has."""
+    asked = sorted({phase for rule in gate.rules for phase in rule.phases})
+    arms = ", ".join(sorted({rule.arm for rule in gate.rules}))
+    concerns = f"cases of {', '.join(asked)}" if asked else "cases"
+    there = ", ".join(sorted(set(phases))) or "none"
+    words = (
+        f"Nothing to judge: the gate concerns {concerns} with the arm {arms}; phases in this run: {there}. "
+        "Measure a suite with such cases (`collector suite show NAME`), or name a run that did (--run)."
+    )
+    return GateLine(rule="", case_id="", answer=Answer.UNDECIDED, sentence=words)
 
 
 def whole_answer(lines: Sequence[GateLine]) -> Answer:
@@ -121,60 +151,28 @@ def whole_answer(lines: Sequence[GateLine]) -> Answer:
     return Answer.PASSED if answers == {Answer.PASSED} else Answer.UNDECIDED
 
 
-def _check(rule: GateRule, case: GateCase) -> GateLine:
-    def line(answer: Answer, sentence: str) -> GateLine:
-        return GateLine(rule=rule.name, case_id=case.case_id, answer=answer, sentence=sentence)
-
-    needed = max(rule.minimum_samples, LEAST_SAMPLES.get(rule.metric, 0))
-    if not math.isfinite(case.value) and not 0 < case.samples < needed:
-        return line(Answer.UNDECIDED, f"{case.case_id} has no {rule.metric.value} in this run.")
-    if case.samples < needed:
-        words = f"{case.case_id}: not enough samples, {rule.metric.value} of {case.samples}; {needed} are needed."
-        return line(Answer.UNDECIDED, words)
-    if rule.against is Against.LIMIT:
-        answer = Answer.PASSED if case.value <= rule.at_most else Answer.FAILED
-        return line(answer, f"{case.case_id}: {rule.metric.value} is {case.value:.4g}, at most {rule.at_most:g}.")
-    if rule.against is Against.OPTIMIZED:
-        return line(*_against(rule, case, case.optimized, 0.0, "the optimized arm"))
-    past = np.array([v for v in case.history if math.isfinite(v) and v > 0])
-    if past.size < rule.minimum_runs:
-        words = f"{case.case_id}: not enough history, {past.size} runs; {rule.minimum_runs} are needed."
-        return line(Answer.UNDECIDED, words)
-    logs = np.log(past)
-    spread = 2 * MAD_TO_SD * float(np.median(np.abs(logs - np.median(logs))))
-    return line(*_against(rule, case, float(np.exp(np.median(logs))), spread, f"{past.size} runs"))
-
-
-def _against(rule: GateRule, case: GateCase, before: float, spread: float, words: str) -> tuple[Answer, str]:
-    """Failed beyond the limit and beyond the usual spread; undecided beyond the limit but within the spread."""
-    if not (math.isfinite(before) and before > 0) or case.value <= 0:
-        return Answer.UNDECIDED, f"{case.case_id}: no ratio of {case.value:g} to {before:g}."
-    change = math.log(case.value / before) * (-1 if rule.metric is GateMetric.THROUGHPUT else 1)
-    sentence = (
-        f"{case.case_id}: {rule.metric.value} {percent(math.expm1(change), signed=True)} against {words}, "
-        f"at most {percent(rule.at_most, signed=True)}"
-    )
-    if change <= math.log1p(rule.at_most):
-        return Answer.PASSED, f"{sentence}."
-    if change <= spread:
-        return Answer.UNDECIDED, f"{sentence}; within the usual spread of ± {percent(math.expm1(spread))}."
-    return Answer.FAILED, f"{sentence}."
-
-
 def gate_from_mapping(mapping: Mapping[str, Any], where: str) -> GatePolicy:
     """A gate from a parsed file. Raises PolicyError naming `where` and the key."""
-    unknown = sorted(set(mapping) - {"name", "version", "rule"})
+    known = ("name", "version", "history_runs", "false_discovery_rate", "rule")
+    unknown = sorted(set(mapping) - set(known))
     if unknown:
-        raise PolicyError(f"{where}: unknown key {unknown[0]!r}, must be one of name, version, rule")
+        raise PolicyError(f"{where}: unknown key {unknown[0]!r}, must be one of {', '.join(known)}")
     for key in ("name", "version"):
         if not isinstance(mapping.get(key), str) or not mapping[key]:
             raise PolicyError(f"{where}: {key} is {mapping.get(key)!r}, must be a text that is not empty")
+    runs, rate = mapping.get("history_runs", 60), mapping.get("false_discovery_rate", 0.05)
+    if not isinstance(runs, int) or isinstance(runs, bool) or runs < 2:
+        raise PolicyError(f"{where}: history_runs is {runs!r}, must be a whole number from 2 on")
+    if not isinstance(rate, float) or not 0 < rate < 1:
+        raise PolicyError(f"{where}: false_discovery_rate is {rate!r}, must be in (0, 1)")
     rules = mapping.get("rule", [])
     if not isinstance(rules, list) or not rules:
         raise PolicyError(f"{where}: has no [[rule]]; a gate without rules lets everything through")
     return GatePolicy(
         name=mapping["name"],
         version=mapping["version"],
+        history_runs=runs,
+        false_discovery_rate=rate,
         rules=tuple(_rule(rule, f"{where}: rule {i + 1}") for i, rule in enumerate(rules)),
     )
 
@@ -188,6 +186,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "arm": str,
     "minimum_samples": int,
     "minimum_runs": int,
+    "minimum_processes": int,
 }
 
 
@@ -204,7 +203,7 @@ def _rule(mapping: Mapping[str, Any], where: str) -> GateRule:
         raise PolicyError(f"{where}: metric is {mapping['metric']!r}, must be one of {', '.join(GateMetric)}")
     if mapping["against"] not in set(Against):
         raise PolicyError(f"{where}: against is {mapping['against']!r}, must be one of {', '.join(Against)}")
-    for key in ("at_most", "minimum_samples", "minimum_runs"):
+    for key in ("at_most", "minimum_samples", "minimum_runs", "minimum_processes"):
         if mapping.get(key, 0) < 0:
             raise PolicyError(f"{where}: {key} is {mapping[key]}, must be >= 0")
     values = dict(mapping)

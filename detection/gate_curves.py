@@ -58,7 +58,10 @@ def check_curves(rule: GateRule, curves: Sequence[Curve]) -> GateLine:
     """What the rule says of these curves."""
     candidate = next((c for c in curves if c.role is CurveRole.CANDIDATE), None)
     if candidate is None:
-        said: Said = Answer.UNDECIDED, f"No loss curve of the candidate; {rule.metric.value} needs one."
+        said: Said = (
+            Answer.UNDECIDED,
+            f"No loss curve of the candidate (--curves FILE.csv); {rule.metric.value} needs one.",
+        )
     else:
         said = _CHECKS[rule.metric](rule, candidate, curves)
     return GateLine(rule=rule.name, case_id=candidate.name if candidate else "", answer=said[0], sentence=said[1])

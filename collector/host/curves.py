@@ -31,8 +31,10 @@ def read_curves(path: str | Path) -> tuple[Curve, ...]:
                 if step in steps:
                     raise PolicyError(f"{where}: step {step} of curve {row['curve']!r} appears twice")
                 steps[step] = loss
-    except (OSError, UnicodeDecodeError) as error:
-        raise PolicyError(f"curves {path}: cannot be read: {error}") from error
+    except OSError as error:
+        raise PolicyError(f"curves {path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PolicyError(f"curves {path}: cannot be read: it is not UTF-8 text") from error
     curves = tuple(Curve(name=name, role=role, losses=steps) for (name, role), steps in losses.items())
     candidates = [curve.name for curve in curves if curve.role is CurveRole.CANDIDATE]
     if len(candidates) > 1:

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
-from detection.gate import CURVE_METRICS, Answer, GatePolicy, gate_from_mapping, whole_answer
+from detection.gate import CURVE_METRICS, GatePolicy, gate_from_mapping, nothing_to_judge, whole_answer
 from detection.gate_curves import Curve, check_curves
-from detection.gate_history import DryRun, GateOutcome, fold_dry_run, gate_arms, gate_outcomes
+from detection.gate_dry_run import Covered, DryRun, GateRun, fold_dry_run
+from detection.gate_history import Accepted, GateOutcome, gate_arms, gate_outcomes
 from detection.policy import PolicyError
-from store.lake.gate_rows import CONFIRMED_RUNS, GATE_ROWS, GATE_RUNS
+from store.lake.gate_rows import ACCEPTED_SERIES, CONFIRMED_SERIES, GATE_ROWS, GATE_RUNS
 from store.lake.lake import Lake
 
 
@@ -54,33 +55,34 @@ def check_run(
     if not chosen:
         return None
     run = chosen[-1]
-    rows = lake.sql(GATE_ROWS, {"unit": run["device_unit"], "arms": gate_arms(gate), "since": None}).to_pylist()
-    found = gate_outcomes(gate, rows, {run["run_id"]})
-    outcome = found[0] if found else GateOutcome(run_id=run["run_id"], answer=Answer.UNDECIDED, lines=())
-    lines = (*outcome.lines, *(check_curves(rule, curves) for rule in gate.rules if rule.metric in CURVE_METRICS))
-    return replace(outcome, answer=whole_answer(lines), lines=lines)
+    rows = _rows(lake, gate, run["device_unit"], None)
+    found = gate_outcomes(gate, rows, accepted=_accepted(lake), until=run["run_id"])
+    lines = found[-1].lines if found and found[-1].run_id == run["run_id"] else (nothing_to_judge(gate, ()),)
+    lines = (*lines, *(check_curves(rule, curves) for rule in gate.rules if rule.metric in CURVE_METRICS))
+    return GateOutcome(run_id=run["run_id"], answer=whole_answer(lines), lines=lines)
 
 
 def dry_run_gate(lake: Lake, gate: GatePolicy, *, device_unit: str | None = None, days: int | None = None) -> DryRun:
     """The gate over the runs of a unit, or of every one, each against what was before it; with `days` of the last days.
 
-    Rules over loss curves are left out: runs keep none. `confirmed` counts against the findings that were confirmed in
-    the same run.
+    Rules over loss curves are left out: runs keep none. `confirmed` counts against findings that were confirmed.
     """
     since = datetime.now(UTC) - timedelta(days=days) if days is not None else None
-    runs = lake.sql(GATE_RUNS, {"unit": device_unit, "since": since}).to_pylist()
-    units = sorted({r["device_unit"] for r in runs if r["device_unit"] is not None})
+    runs = [GateRun(**row) for row in lake.sql(GATE_RUNS, {"unit": device_unit, "since": since}).to_pylist()]
+    units = sorted({run.device_unit for run in runs if run.device_unit is not None})
+    accepted = _accepted(lake)
     outcomes = [
-        outcome
-        for unit in units
-        for outcome in gate_outcomes(
-            gate, lake.sql(GATE_ROWS, {"unit": unit, "arms": gate_arms(gate), "since": since}).to_pylist()
-        )
+        outcome for unit in units for outcome in gate_outcomes(gate, _rows(lake, gate, unit, since), accepted=accepted)
     ]
-    times = [r["started_at"] for r in runs]
-    return fold_dry_run(
-        outcomes,
-        unit_of={r["run_id"]: r["device_unit"] for r in runs},
-        confirmed={row["since_run_id"] for row in lake.sql(CONFIRMED_RUNS).to_pylist()},
-        days=(max(times) - min(times)).days + 1 if times else 0,
-    )
+    covered = [Covered(**row) for row in lake.sql(CONFIRMED_SERIES).to_pylist()]
+    return fold_dry_run(gate, outcomes, runs=runs, covered=covered)
+
+
+def _rows(lake: Lake, gate: GatePolicy, unit: str | None, since: datetime | None) -> list[dict[str, Any]]:
+    asked = {"unit": unit, "arms": gate_arms(gate), "since": since}
+    rows: list[dict[str, Any]] = lake.sql(GATE_ROWS, asked).to_pylist()
+    return rows
+
+
+def _accepted(lake: Lake) -> list[Accepted]:
+    return [Accepted(**row) for row in lake.sql(ACCEPTED_SERIES).to_pylist()]

@@ -14,8 +14,9 @@ import streamlit as st
 from dashboard.data.source import ask, stamp, store_uri, table
 from detection.gate import CURVE_METRICS, Answer, GateLine, GatePolicy, gate_from_mapping, whole_answer
 from detection.gate_curves import check_curves
-from detection.gate_history import DryRun, fold_dry_run, gate_arms, gate_outcomes
-from store.lake.gate_rows import CONFIRMED_RUNS, GATE_ROWS, GATE_RUNS
+from detection.gate_dry_run import Covered, DryRun, GateRun, fold_dry_run
+from detection.gate_history import Accepted, gate_arms, gate_outcomes
+from store.lake.gate_rows import ACCEPTED_SERIES, CONFIRMED_SERIES, GATE_ROWS, GATE_RUNS
 
 AT_ONCE = 100_000
 """Rows up to which a dry run is made without being asked for: they take about a second."""
@@ -26,15 +27,6 @@ def shipped_gates() -> list[GatePolicy]:
     folder = resources.files("configs") / "gates"
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
     return [gate_from_mapping(tomllib.loads(f.read_text(encoding="utf-8")), f.name) for f in files]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateRun:
-    """A run that a gate is asked about."""
-
-    run_id: str
-    started_at: datetime
-    device_unit: str | None
 
 
 def gate_runs(device_unit: str, since: datetime) -> list[GateRun]:
@@ -55,14 +47,12 @@ def rows_to_read(device_unit: str, runs: int) -> int:
 
 @st.cache_resource(show_spinner=False, max_entries=32, ttl=900)
 def _dry_run(uri: str, at: str, gate: GatePolicy, device_unit: str, since: datetime) -> DryRun:
-    runs = gate_runs(device_unit, since)
     rows = table(GATE_ROWS, {"unit": device_unit, "arms": tuple(gate_arms(gate)), "since": since}).to_pylist()
-    times = [run.started_at for run in runs]
     return fold_dry_run(
-        gate_outcomes(gate, rows),
-        unit_of={run.run_id: run.device_unit for run in runs},
-        confirmed=set(table(CONFIRMED_RUNS)["since_run_id"].to_pylist()),
-        days=(max(times) - min(times)).days + 1 if times else 0,
+        gate,
+        gate_outcomes(gate, rows, accepted=ask(Accepted, ACCEPTED_SERIES)),
+        runs=gate_runs(device_unit, since),
+        covered=ask(Covered, CONFIRMED_SERIES),
     )
 
 

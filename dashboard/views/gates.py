@@ -14,7 +14,7 @@ from dashboard.markup import Html, Tone
 from dashboard.sentences import device_name
 from dashboard.tables import Column, table, two_lines
 from detection.gate import CURVE_METRICS, LEAST_SAMPLES, Against, Answer, GateMetric, GatePolicy, GateRule
-from detection.gate_history import DryRun
+from detection.gate_dry_run import DryRun
 
 ANSWER_TONES = {Answer.PASSED: Tone.OUTLINE, Answer.FAILED: Tone.SLOWER, Answer.UNDECIDED: Tone.UNSURE}
 COLUMNS = (
@@ -111,6 +111,8 @@ def needs(rule: GateRule) -> str:
     said = []
     if samples := max(rule.minimum_samples, LEAST_SAMPLES.get(rule.metric, 0)):
         said.append(f"{samples:,} single calls")
+    if rule.metric is GateMetric.LATENCY_RATIO and rule.minimum_processes:
+        said.append(words.counted(rule.minimum_processes, "process", "processes"))
     if rule.against is Against.HISTORY:
         said.append(words.counted(rule.minimum_runs, "earlier run"))
     return ", ".join(said) or "a value"

@@ -1,57 +1,45 @@
-"""Gates answer from enough, and say undecided below it."""
+"""Gates from files, their answer as a whole, and a run that they say nothing of."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from collector.host.gates import load_gate
-from detection.gate import Against, Answer, GateCase, GateMetric, GateRule, check_rule, gate_from_mapping, whole_answer
+from detection.gate import Answer, GateLine, gate_from_mapping, nothing_to_judge, whole_answer
 from detection.policy import PolicyError
 
-
-def rule(metric: GateMetric = GateMetric.LATENCY_P50, at_most: float = 0.05, **fields: object) -> GateRule:
-    values = {"name": "r", "metric": metric, "against": Against.HISTORY, "at_most": at_most, "minimum_runs": 5}
-    return GateRule(**values | fields)  # type: ignore[arg-type]
+RULE = {"name": "r", "metric": "latency_ratio", "against": "history", "at_most": 0.05, "minimum_processes": 3}
 
 
-def case(value: float, *, samples: int = 500, noise: float = 0.01, runs: int = 20, phase: str = "decode") -> GateCase:
-    history = np.exp(np.random.default_rng(1).normal(0, noise, runs))
-    return GateCase(case_id="c", phase=phase, value=value, samples=samples, history=tuple(history))
+def line(answer: Answer) -> GateLine:
+    return GateLine(rule="r", case_id="c", answer=answer, sentence="")
 
 
-def answer(one: GateRule, of: GateCase) -> Answer:
-    (line,) = check_rule(one, [of])
-    return line.answer
+def test_one_failed_rule_fails_and_nothing_is_not_green() -> None:
+    """Failed before undecided before passed; no line at all is undecided."""
+    passed, failed, undecided = (line(a) for a in (Answer.PASSED, Answer.FAILED, Answer.UNDECIDED))
+    assert whole_answer([passed, undecided, failed]) is Answer.FAILED
+    assert whole_answer([passed, undecided]) is Answer.UNDECIDED
+    assert whole_answer([passed]) is Answer.PASSED
+    assert whole_answer([]) is Answer.UNDECIDED
 
 
-@pytest.mark.parametrize("samples", [9, 59, 299])
-def test_a31_a_percentile_of_few_samples_is_no_answer(samples: int) -> None:
-    """p95 of nine samples is their maximum: not enough samples, whatever the value; the needed number is said."""
-    (line,) = check_rule(rule(GateMetric.LATENCY_P99, 0.1), [case(9.9, samples=samples)])
-    assert line.answer is Answer.UNDECIDED
-    assert f"not enough samples, latency_p99 of {samples}; 300 are needed" in line.sentence
+def test_a_run_without_a_case_of_the_gate_is_told() -> None:
+    """What the gate concerns, what the run has, and the way out, in one line that is undecided."""
+    said = nothing_to_judge(load_gate("training"), ["decode", "prefill", "decode"])
+    assert said.answer is Answer.UNDECIDED
+    assert (
+        "cases of post_training, training with the arm candidate; phases in this run: decode, prefill" in said.sentence
+    )
+    assert "--run" in said.sentence
 
 
-def test_beyond_the_limit_and_the_spread_fails() -> None:
-    """+10 % fails in a quiet series, is undecided in one that scatters by as much, and +3 % passes in both."""
-    assert answer(rule(), case(1.1)) is Answer.FAILED
-    assert answer(rule(), case(1.1, noise=0.1)) is Answer.UNDECIDED
-    assert answer(rule(), case(1.03)) is Answer.PASSED
-    assert answer(rule(), case(1.1, runs=4)) is Answer.UNDECIDED
-
-
-def test_throughput_is_worse_when_smaller() -> None:
-    """10 % less throughput fails, 10 % more passes."""
-    assert answer(rule(GateMetric.THROUGHPUT), case(0.9)) is Answer.FAILED
-    assert answer(rule(GateMetric.THROUGHPUT), case(1.1)) is Answer.PASSED
-
-
-def test_rules_concern_their_phases_and_nothing_is_not_green() -> None:
-    """A rule for prefill says nothing of decode; a gate that matched nothing is undecided."""
-    lines = check_rule(rule(phases=("prefill",)), [case(2.0)])
-    assert lines == ()
-    assert whole_answer(lines) is Answer.UNDECIDED
+def test_a_gate_reads_its_numbers() -> None:
+    """History and rate are the file's, and have defaults."""
+    bare = gate_from_mapping({"name": "g", "version": "1", "rule": [RULE]}, "g.toml")
+    assert (bare.history_runs, bare.false_discovery_rate, bare.rules[0].minimum_processes) == (60, 0.05, 3)
+    told = {"name": "g", "version": "1", "history_runs": 20, "false_discovery_rate": 0.1, "rule": [RULE]}
+    assert gate_from_mapping(told, "g.toml").history_runs == 20
 
 
 def test_shipped_gates_load() -> None:
@@ -65,6 +53,8 @@ def test_shipped_gates_load() -> None:
         ({"name": "g", "version": "1"}, "has no"),
         ({"name": "g", "version": "1", "rule": [{"name": "a"}]}, "rule 1: metric is missing"),
         ({"name": "g", "version": "1", "rules": []}, "unknown key 'rules'"),
+        ({"name": "g", "version": "1", "history_runs": 1, "rule": [RULE]}, "history_runs is 1, must be"),
+        ({"name": "g", "version": "1", "false_discovery_rate": 2.0, "rule": [RULE]}, "false_discovery_rate is 2.0"),
         (
             {"name": "g", "version": "1", "rule": [{"name": "a", "metric": "p50", "against": "history", "at_most": 1}]},
             "metric is 'p50'",

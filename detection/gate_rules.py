@@ -1,0 +1,272 @@
+"""What a rule of a gate says of the cases of a run.
+
+A change is judged with its interval, on logarithms. With x tonight's value and h the n newest runs of the baseline:
+
+    d    = x - the lower of median(h) and median(first 10 runs of the baseline)
+    half = max(t s sqrt(1 + 1/n), half-width of tonight's own ratio over its processes)
+
+The first runs are there for drifts, whose every part is within the limit. For a drift's sake too s, below 8 runs their
+standard deviation, is from 8 runs on the larger of 1.4826 MAD of the differences of neighbours, over sqrt(2), and
+1.4826 MAD around the line through the medians of the first and the last third. t is the 97.5 % quantile of Student's
+distribution with n - 1 degrees of freedom, of a MAD 0.37 (n - 1): it uses 37 % of the information of normal values. A
+rule
+
+- fails a case whose whole interval is beyond the limit, if its p (one-sided, of a change no larger than the limit) is a
+  discovery among the rule's cases of the run (Benjamini and Hochberg 1995), and if this is nothing that the series
+  does now and then: not on one of two levels that it had, nor as far away as more than 5 % of its runs were;
+- passes one within the limit, unless the interval is wider than the limit and reaches beyond it;
+- is undecided else.
+
+A paired ratio beyond its limit has a witness: the ratio of the case to the naive arm. Where that is within the limit
+the optimized arm moved, and not the case's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from detection.discovery import benjamini_hochberg
+from detection.gate import LEAST_SAMPLES, Against, Answer, GateCase, GateLine, GateMetric, GateRule
+from detection.modes import only_shares_moved
+from detection.old_reference import ANCHOR
+from detection.stats import MAD_TO_SD
+from detection.verdict import percent
+
+ROBUST_FROM = 8
+"""Runs from which on the spread is a MAD."""
+MAD_EFFICIENCY = 0.37
+"""Share of the information of normal values that a MAD uses (Rousseeuw and Croux 1993)."""
+SEEN_BEFORE = 0.05
+"""Share of earlier runs, tonight counted among them, from which on a far value is nothing new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of logarithms, worse when larger, with its 95 % interval."""
+
+    size: float
+    half_width: float
+    p: float = 0.0
+    """One-sided, of a change no larger than the limit."""
+    as_far: int = 0
+    """Earlier runs that were beyond the limit."""
+    of: int = 0
+    """Earlier runs."""
+    words: str = ""
+    """What it is held against."""
+
+
+def check_rule(rule: GateRule, cases: Sequence[GateCase], *, false_discovery_rate: float = 0.05) -> list[GateLine]:
+    """The rule's answer for every case that it concerns."""
+    asked = [case for case in cases if not rule.phases or case.phase in rule.phases]
+    changes = [_measured(rule, case) for case in asked]
+    p = np.array([change.p if isinstance(change, Change) else math.nan for change in changes])
+    found = benjamini_hochberg(p, false_discovery_rate)
+    return [
+        change if isinstance(change, GateLine) else _judged(rule, case, change, bool(discovery))
+        for case, change, discovery in zip(asked, changes, found, strict=True)
+    ]
+
+
+def _line(rule: GateRule, case: GateCase, answer: Answer, sentence: str, *, beyond: bool = False) -> GateLine:
+    return GateLine(
+        rule=rule.name,
+        case_id=case.case_id,
+        answer=answer,
+        sentence=f"{case.case_id}: {sentence}",
+        subject_id=case.subject_id,
+        beyond=beyond,
+    )
+
+
+def _measured(rule: GateRule, case: GateCase) -> Change | GateLine:
+    """The case's change, or the line that needs none."""
+
+    def undecided(sentence: str) -> GateLine:
+        return _line(rule, case, Answer.UNDECIDED, sentence)
+
+    metric = rule.metric.value
+    needed = max(rule.minimum_samples, LEAST_SAMPLES.get(rule.metric, 0))
+    if not math.isfinite(case.value) and not 0 < case.samples < needed:
+        return undecided(f"has no {metric} in this run{f' ({case.missing})' if case.missing else ''}.")
+    if case.samples < needed:
+        return undecided(f"not enough samples, {metric} of {case.samples}; {needed} are needed.")
+    paired = rule.metric is GateMetric.LATENCY_RATIO
+    if paired and case.processes < rule.minimum_processes:
+        return undecided(
+            f"not enough processes, the ratio is of {case.processes}; {rule.minimum_processes} are needed."
+        )
+    if rule.against is Against.LIMIT and not paired:
+        answer = Answer.PASSED if case.value <= rule.at_most else Answer.FAILED
+        return _line(rule, case, answer, f"{metric} is {case.value:.4g}, at most {rule.at_most:g}.")
+    if case.value == 0 and rule.metric in (GateMetric.ERROR, GateMetric.PEAK_MEMORY):
+        return _line(rule, case, Answer.PASSED, f"{metric} is 0.")
+    if case.value <= 0:
+        return undecided(f"no change can be said of a {metric} of {case.value:g}.")
+    if rule.against is not Against.HISTORY:
+        before = 1.0 if rule.against is Against.LIMIT else case.optimized
+        return (
+            _within_run(rule, case, before) if before > 0 else undecided(f"no ratio of {case.value:g} to {before:g}.")
+        )
+    known = [v for v in case.history if math.isfinite(v)]
+    past = [v for v in known if v > 0]
+    needed = max(rule.minimum_runs, 2)
+    if len(past) < needed <= len(known):
+        return undecided(f"{metric} was 0 in {len(known) - len(past)} of {len(known)} earlier runs: no ratio to that.")
+    if len(past) < needed:
+        return undecided(f"not enough history, {len(past)} runs; {needed} are needed.")
+    own = _own_half_width(case) if paired else 0.0
+    return change_against(rule, case.value, past, own, [v for v in case.first if v > 0])
+
+
+def _within_run(rule: GateRule, case: GateCase, before: float) -> Change:
+    """Against a value of the same run: of a paired ratio with the interval over its processes, else without one."""
+    half = _own_half_width(case) if rule.metric is GateMetric.LATENCY_RATIO else 0.0
+    size, limit = _sign(rule) * math.log(case.value / before), limit_of(rule)
+    freedom = max(case.processes - 1.0, 1.0)
+    p = _p_value(size - limit, half / _t(freedom), freedom)
+    return Change(size=size, half_width=half, p=p, words="the optimized arm")
+
+
+def change_against(
+    rule: GateRule, value: float, past: Sequence[float], own_half_width: float = 0.0, first: Sequence[float] = ()
+) -> Change:
+    """The change of a positive value against at least two positive earlier ones, oldest first.
+
+    `first` are the oldest runs of the baseline, where they are not among them.
+    """
+    sign, limit = _sign(rule), limit_of(rule)
+    logs = [sign * math.log(v) for v in past]  # larger is worse
+    n = len(logs)
+    centre, words = _median(logs), f"{n} runs"
+    oldest = _median([sign * math.log(v) for v in first] or logs[:ANCHOR])
+    as_far = sum(x - centre > limit for x in logs)
+    if n >= ROBUST_FROM:
+        sd, freedom = _robust_sd(logs), MAD_EFFICIENCY * (n - 1)
+    else:
+        mean = sum(logs) / n
+        sd, freedom = math.sqrt(sum((x - mean) ** 2 for x in logs) / (n - 1)), n - 1.0
+    if (first or n >= 2 * ANCHOR) and oldest < centre:
+        centre, words = oldest, f"the first {ANCHOR} runs of its baseline"
+    error, size = sd * math.sqrt(1 + 1 / n), sign * math.log(value) - centre
+    return Change(
+        size=size,
+        half_width=max(_t(freedom) * error, own_half_width),
+        p=_p_value(size - limit, error, freedom),
+        as_far=as_far,
+        of=n,
+        words=words,
+    )
+
+
+def _robust_sd(logs: Sequence[float]) -> float:
+    """Of one run, in which neither a drift nor a step weighs much."""
+    n, third = len(logs), len(logs) // 3
+    steps = [b - a for a, b in pairwise(logs)]
+    middle = _median(steps)
+    of_steps = _median([abs(step - middle) for step in steps]) / math.sqrt(2)
+    start, end = _median(logs[:third]), _median(logs[-third:])
+    slope = (end - start) / (n - third)
+    rest = [x - slope * i for i, x in enumerate(logs)]
+    centre = _median(rest)
+    return MAD_TO_SD * max(of_steps, _median([abs(x - centre) for x in rest]))
+
+
+def _p_value(beyond: float, error: float, freedom: float) -> float:
+    """Of a true value no larger than the limit, where the seen one lies `beyond` it."""
+    if error > 0:
+        return float(stdtr(freedom, -beyond / error))
+    return 0.0 if beyond > 0 else 1.0
+
+
+def _judged(rule: GateRule, case: GateCase, change: Change, discovery: bool) -> GateLine:
+    limit, words = limit_of(rule), _words(rule, change)
+
+    def said(answer: Answer, more: str = "") -> GateLine:
+        sentence = f"{words}; {more}." if more else f"{words}."
+        return _line(rule, case, answer, sentence, beyond=change.size > limit)
+
+    if change.size <= limit:
+        if change.half_width <= limit or change.size + change.half_width <= limit:
+            return said(Answer.PASSED)
+        return said(Answer.UNDECIDED, "the interval is wider than the limit")
+    if change.size - change.half_width <= limit:
+        return said(Answer.UNDECIDED, "the interval holds the limit")
+    if not discovery:
+        return said(Answer.UNDECIDED, "among so many cases that may be chance")
+    if change.as_far and (change.as_far + 1) / (change.of + 1) > SEEN_BEFORE:
+        return said(Answer.UNDECIDED, f"{change.as_far} of the earlier runs were as far away")
+    earlier = [math.log(v) for v in (*case.first, *case.history) if v > 0]
+    if rule.against is Against.HISTORY and only_shares_moved(earlier, [math.log(case.value)], limit) is not None:
+        return said(Answer.UNDECIDED, "it has two levels, and this is one of them")
+    witness = _witness(rule, case)
+    if witness is not None and witness.size <= limit:
+        moved = f"but {percent(math.expm1(witness.size), signed=True)} against the naive arm"
+        if witness.half_width <= limit or witness.size + witness.half_width <= limit:
+            return said(Answer.PASSED, f"{moved}: the optimized arm moved")
+        return said(Answer.UNDECIDED, f"{moved}: perhaps the optimized arm moved")
+    return said(Answer.FAILED)
+
+
+def _witness(rule: GateRule, case: GateCase) -> Change | None:
+    """The change of the case over the naive arm, both paired with the optimized one; None where there is none."""
+    if rule.metric is not GateMetric.LATENCY_RATIO or rule.against is not Against.HISTORY or not case.witness > 0:
+        return None
+    past = _over(case.history, case.witness_history)
+    if len(past) < max(rule.minimum_runs, 2):
+        return None
+    first = _over(case.first, case.witness_first)
+    return change_against(rule, case.value / case.witness, past, _own_half_width(case), first)
+
+
+def _over(values: Sequence[float], witnesses: Sequence[float]) -> list[float]:
+    return [v / w for v, w in zip(values, witnesses, strict=True) if v > 0 and w > 0]
+
+
+def limit_of(rule: GateRule) -> float:
+    """The limit of a change, of logarithms; a paired ratio is allowed a value, which is a change from 1."""
+    if rule.metric is GateMetric.THROUGHPUT:
+        return -math.log1p(-rule.at_most) if rule.at_most < 1 else math.inf
+    if rule.against is not Against.LIMIT:
+        return math.log1p(rule.at_most)
+    return math.log(rule.at_most) if rule.at_most > 0 else -math.inf
+
+
+def _words(rule: GateRule, change: Change) -> str:
+    ends = (change.size - change.half_width, change.size + change.half_width)
+    if rule.against is Against.LIMIT:
+        interval = f" (95 % interval {math.exp(ends[0]):.4g} to {math.exp(ends[1]):.4g})" if change.half_width else ""
+        return f"{rule.metric.value} is {math.exp(change.size):.4g}{interval}, at most {rule.at_most:g}"
+    sign = _sign(rule)
+    low, high = sorted(math.expm1(sign * end) for end in ends)
+    interval = f" (95 % interval {percent(low, signed=True)} to {percent(high, signed=True)})"
+    said = percent(math.expm1(sign * change.size), signed=True)
+    most = f"at most {percent(rule.at_most)} less" if sign < 0 else f"at most {percent(rule.at_most, signed=True)}"
+    return f"{rule.metric.value} {said}{interval if change.half_width else ''} against {change.words}, {most}"
+
+
+def _sign(rule: GateRule) -> int:
+    """-1 where less is worse."""
+    return -1 if rule.metric is GateMetric.THROUGHPUT else 1
+
+
+def _own_half_width(case: GateCase) -> float:
+    """Of logarithms; 0 where the run has no interval of its own."""
+    return math.log(case.high / case.low) / 2 if case.high >= case.low > 0 else 0.0
+
+
+def _median(values: Sequence[float]) -> float:
+    n, ordered = len(values), sorted(values)
+    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+
+
+@lru_cache(maxsize=256)
+def _t(freedom: float) -> float:
+    return float(stdtrit(freedom, 0.975))
