@@ -99,7 +99,7 @@ def segments_at(
                 gaps[key].append((since, places.get(finding.settled_run_id, since + 1)))
             else:
                 opened[key].append((since, finding, member.change))
-    return {key: _segment(starts[key], opened[key], gaps[key]) for key in {*starts, *opened, *gaps}}
+    return {key: _segment(starts[key], opened[key], gaps[key]) for key in sorted({*starts, *opened, *gaps})}
 
 
 def _segment(start: int, opened: list[tuple[int, Finding, float | None]], gaps: list[tuple[int, int]]) -> Segment:
