@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
+from detection.verdict import UNPAIRED, Metric
+
 
 class FindingClass(StrEnum):
     """The six causes that a change can have."""
@@ -33,7 +35,7 @@ class Difference:
     bad: str | None
 
 
-CODE_FIELDS = ("revision", "implementation", "source", "binary", "kernel", "autotune", "candidate")
+CODE_FIELDS = ("revision", "implementation", "source", "binary", "autotune", "candidate")
 METHOD_FIELDS = ("method", "timer", "harness")
 NO_CAUSE = ("suite", "seed", "replicates", "command", "note", "wall")
 """What a run was asked to do: a case of it is the same case whatever else stood in its suite."""
@@ -127,14 +129,12 @@ def classify(
     whole_run_moved: bool,
     operators_moved: int,
     operators_measured: int,
-    same_binary: bool = False,
     paired: bool = True,
 ) -> Cause:
     """The class of a group that moved together.
 
     Arms come first (a paired ratio cannot be wrong about who moved), then how far the move reached, then which fields
-    differ. `same_binary`: the compiled kernel is bit for bit the one of the good run, which vetoes `code`. `paired`:
-    the metric is a ratio to the optimized arm, so that arm is known not to have moved.
+    differ. `paired`: the metric is a ratio to the optimized arm, so that arm is known not to have moved.
     """
     by_class: dict[FindingClass, list[str]] = {}
     for difference in differing:
@@ -161,15 +161,10 @@ def classify(
         return Cause(finding_class=FindingClass.HOST, sentence=f"All series of the run moved together{reason}.")
     wide = operators_measured >= 3 and operators_moved >= 0.7 * operators_measured
     reach = f"{operators_moved} of {operators_measured} operators moved"
-    if environment and (wide or not code or same_binary):
+    if environment and (wide or not code):
         also = f" (also differs: {code})" if code else ""
         return Cause(
             finding_class=FindingClass.ENVIRONMENT, sentence=f"{reach}; the environment differs: {environment}{also}."
-        )
-    if same_binary:
-        return Cause(
-            finding_class=FindingClass.HOST,
-            sentence=f"{reach}; the compiled kernel is the same bit for bit, so its code did not change.",
         )
     if code:
         also = f" (also differs: {environment})" if environment else ""
@@ -187,42 +182,93 @@ def classify(
 class CodeIdentity:
     """What a run kept of the code behind a series; None where it is not known."""
 
-    code: str | None = None
-    """Hash of the binary or of the sources."""
+    sources: str | None = None
+    """Hash of the files that define it."""
+    binary: str | None = None
+    """Hash of its machine code, compiled ahead of time at the run's revision."""
     configuration: str | None = None
     """What an autotuner chose."""
 
 
-def reconsider(
-    cause: Cause, differing: Sequence[Difference], good: CodeIdentity, bad: CodeIdentity
-) -> tuple[Cause, tuple[Difference, ...]]:
-    """The cause in the light of the code itself: an equal hash vetoes `code`, another choice of configuration explains.
+UNRECORDED = "an environment variable, a choice that a tuner cached, a file that it reads"
+"""What moves a kernel and stands in no run."""
 
-    With equal code the environment is to blame where a field of it differs, else the host.
+
+def reconsider(
+    cause: Cause, differing: Sequence[Difference], good: CodeIdentity, bad: CodeIdentity, *, metric: Metric
+) -> tuple[Cause, tuple[Difference, ...]]:
+    """The cause in the light of the code itself, with what of it differs in front of the other fields.
+
+    Only `code` is reconsidered. What is known of the code is ranked: another choice of configuration explains; another
+    binary is `code`, and from equal sources by another compilation; an equal binary, or equal sources where no binary
+    is known, are not to blame, so that a field of the environment or of the host is, where one differs. Where none
+    does, a time alone has the host in it. A paired ratio has not: both arms ran in turn on the same device, and one
+    moved. Nor has memory, or an error. There it is `code` outside of these sources where the revision differs, and
+    else, or with an equal binary, `environment`: something that no run records.
     """
-    more = [
-        Difference(field=name, good=before, bad=after)
-        for name, before, after in (
-            ("autotune", good.configuration, bad.configuration),
-            ("binary", good.code and good.code[:12], bad.code and bad.code[:12]),
-        )
-        if before is not None and after is not None and before != after
-    ]
+    more = _code_differences(good, bad)
     fields = (*more, *differing)
     if cause.finding_class is not FindingClass.CODE:
         return cause, fields
-    tuned = next((d for d in more if d.field == "autotune"), None)
-    same = good.code is not None and good.code == bad.code
-    if tuned is not None:
-        by = "The code is the same, but its autotuner" if same else "The autotuner"
+    changed = {d.field: d for d in more}
+    same_sources = good.sources is not None and good.sources == bad.sources
+    same_binary = good.binary is not None and good.binary == bad.binary
+    environment = _of_class(differing, FindingClass.ENVIRONMENT)
+    if tuned := changed.get("autotune"):
+        by = "The code is the same, but its autotuner" if same_sources or same_binary else "The autotuner"
         return replace(cause, sentence=f"{by} chose differently: {tuned.good} → {tuned.bad}. {cause.sentence}"), fields
-    if not same:
+    if "binary" in changed and same_sources:
+        compiled = f"Its sources are the same, its machine code is not: {_words(changed['binary'])}"
+        if environment:
+            words = f"{compiled}; {environment} differs."
+            return Cause(finding_class=FindingClass.ENVIRONMENT, sentence=words), fields
+        return replace(cause, sentence=f"{compiled}. {cause.sentence}"), fields
+    if "binary" in changed or not (same_sources or same_binary):
         return cause, fields
-    environment = _listed([_words(d) for d in differing if field_class(d.field) is FindingClass.ENVIRONMENT])
-    code = f"the code is the same ({good.code[:12] if good.code else ''}), so it did not cause this"
-    if environment:
-        return Cause(finding_class=FindingClass.ENVIRONMENT, sentence=f"{environment} differs; {code}."), fields
-    return Cause(finding_class=FindingClass.HOST, sentence=f"No field of the environment differs, and {code}."), fields
+    return _not_its_code(differing, good, metric, same_binary=same_binary), fields
+
+
+def _not_its_code(differing: Sequence[Difference], good: CodeIdentity, metric: Metric, *, same_binary: bool) -> Cause:
+    """The cause of a change of a series whose code is known to be the same."""
+    known = good.binary if same_binary else good.sources
+    same = f"the {'machine code is' if same_binary else 'sources are'} the same ({known[:12] if known else ''})"
+    for finding_class in (FindingClass.ENVIRONMENT, FindingClass.HOST):
+        if named := _of_class(differing, finding_class):
+            return Cause(finding_class=finding_class, sentence=f"{named} differs; {same}, so they did not cause this.")
+    if metric in UNPAIRED or metric is Metric.STATUS:
+        what = "a failure may" if metric is Metric.STATUS else "a time alone may"
+        words = f"No field of the environment differs, and {same}; {what} have the host in it."
+        return Cause(finding_class=FindingClass.HOST, sentence=words)
+    paired = metric is Metric.LATENCY_RATIO
+    not_host = (
+        "the optimized arm, in turn with it on the same device, did not move"
+        if paired
+        else f"the host has no part in {metric.value.replace('_', ' ')}"
+    )
+    revision = next((d for d in differing if d.field == "revision"), None)
+    if revision is not None and not same_binary:
+        words = f"Known: {same}, and {not_host}. {_words(revision)} changed something outside of them, or {UNRECORDED}."
+        return Cause(finding_class=FindingClass.CODE, sentence=words)
+    words = f"Known: {same}, {not_host}, and no recorded field of the environment differs. Not known: {UNRECORDED}."
+    return Cause(finding_class=FindingClass.ENVIRONMENT, sentence=words)
+
+
+def _code_differences(good: CodeIdentity, bad: CodeIdentity) -> tuple[Difference, ...]:
+    """What of the code is known of both and not the same; hashes by their first twelve digits."""
+    pairs = (
+        ("autotune", good.configuration, bad.configuration),
+        ("binary", good.binary and good.binary[:12], bad.binary and bad.binary[:12]),
+        ("source", good.sources and good.sources[:12], bad.sources and bad.sources[:12]),
+    )
+    return tuple(
+        Difference(field=name, good=before, bad=after)
+        for name, before, after in pairs
+        if before is not None and after is not None and before != after
+    )
+
+
+def _of_class(differing: Sequence[Difference], finding_class: FindingClass) -> str:
+    return _listed([_words(d) for d in differing if field_class(d.field) is finding_class])
 
 
 def alternatives(cause: Cause, differing: Sequence[Difference], *, moved: int, measured: int) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The code behind a finding's first series in its last good and its first bad run.
 
 The runs keep a hash of a candidate's sources. Where `collector suite static --store` compiled both revisions ahead of
-time, the binaries themselves speak instead: another source may well be the same machine code.
+time, the binaries themselves speak first: another source may well be the same machine code.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def with_code(lake: Lake, event: FindingEvent, judged: RunVerdicts) -> FindingEv
     if facts.last_good_run_id is not None and facts.arm.startswith("candidate"):
         runs = [facts.last_good_run_id, facts.since_run_id]
         rows = lake.sql(_CODE, {"subject": facts.subject_id, "runs": runs}).to_pylist()
-        known = {r["run_id"]: CodeIdentity(code=r["code_sha256"], configuration=r["configuration"]) for r in rows}
+        known = {r["run_id"]: CodeIdentity(sources=r["code_sha256"], configuration=r["configuration"]) for r in rows}
         good, bad = (known.get(run, CodeIdentity()) for run in runs)
         good, bad = _compiled(lake, facts, judged, good, bad)
-        cause, differing = reconsider(cause, differing, good, bad)
+        cause, differing = reconsider(cause, differing, good, bad, metric=facts.metric)
     same = [v for v in judged.verdicts if v.metric is facts.metric]
     others = alternatives(
         cause,
@@ -68,7 +68,7 @@ def with_code(lake: Lake, event: FindingEvent, judged: RunVerdicts) -> FindingEv
 def _compiled(
     lake: Lake, facts: Facts, judged: RunVerdicts, good: CodeIdentity, bad: CodeIdentity
 ) -> tuple[CodeIdentity, CodeIdentity]:
-    """With the binaries of both revisions in the place of their sources, where both were compiled."""
+    """With the binaries of both revisions, where both were compiled."""
     revisions = [facts.revision_good, facts.revision_bad]
     own = facts.arm == "candidate" and judged.run.device_kind != "cpu"
     if not own or None in revisions or revisions[0] == revisions[1]:
@@ -76,9 +76,9 @@ def _compiled(
     rows = lake.sql(_BINARIES, {"operator": facts.operator, "revisions": revisions}).to_pylist()
     binaries = [{(r["case_id"], r["chip"]): r["sha256"] for r in rows if r["revision"] == rev} for rev in revisions]
     codes = common_binaries(*binaries)
-    return good if codes is None else replace(good, code=codes[0]), bad if codes is None else replace(
-        bad, code=codes[1]
-    )
+    if codes is None:
+        return good, bad
+    return replace(good, binary=codes[0]), replace(bad, binary=codes[1])
 
 
 def common_binaries(good: Mapping[tuple[str, str], str], bad: Mapping[tuple[str, str], str]) -> tuple[str, str] | None:

@@ -14,6 +14,7 @@ from detection.classify import (
     field_class,
     reconsider,
 )
+from detection.verdict import Metric
 
 REVISION = Difference(field="revision", good="aaa", bad="bbb")
 DRIVER = Difference(field="driver", good="580", bad="590")
@@ -28,6 +29,7 @@ CODE = Cause(finding_class=FindingClass.CODE, sentence="1 of 5 operators moved; 
         ("binary", FindingClass.CODE),
         ("driver", FindingClass.ENVIRONMENT),
         ("host_image", FindingClass.ENVIRONMENT),
+        ("kernel", FindingClass.ENVIRONMENT),
         ("host", FindingClass.HOST),
         ("method_version", FindingClass.METHOD),
     ],
@@ -38,38 +40,74 @@ def test_a_field_speaks_for_a_class(field: str, expected: FindingClass) -> None:
     assert field_class("something_new") is FindingClass.ENVIRONMENT
 
 
-def test_equal_code_is_never_the_class_code() -> None:
-    """With an equal hash the driver is to blame where it differs, else the host; the veto is said."""
-    same = CodeIdentity(code="f00d" * 16)
-    blamed, _ = reconsider(CODE, [REVISION, DRIVER], same, same)
-    assert blamed.finding_class is FindingClass.ENVIRONMENT
-    assert "driver 580 → 590" in blamed.sentence
-    assert "the code is the same" in blamed.sentence
-    alone, _ = reconsider(CODE, [REVISION], same, same)
-    assert alone.finding_class is FindingClass.HOST
+A, B, C = "a" * 64, "b" * 64, "c" * 64
+HOST = Difference(field="host", good="n1", bad="n2")
+PAIR, TIME, MEMORY, STATUS = Metric.LATENCY_RATIO, Metric.LATENCY, Metric.PEAK_MEMORY, Metric.STATUS
+SAME = CodeIdentity(sources=A), CodeIdentity(sources=A)
+SAME_BINARY = CodeIdentity(sources=A, binary=C), CodeIdentity(sources=B, binary=C)
+COMPILED = CodeIdentity(sources=A, binary=B), CodeIdentity(sources=A, binary=C)
+TUNED = CodeIdentity(sources=A, configuration="BLOCK_M 64"), CodeIdentity(sources=A, configuration="BLOCK_M 128")
+UNKNOWN = CodeIdentity(), CodeIdentity(sources=B)
 
 
-def test_another_hash_or_none_changes_nothing() -> None:
-    """A hash that differs is one more differing field; one that is not known is no evidence."""
-    cause, fields = reconsider(CODE, [REVISION], CodeIdentity(code="a" * 64), CodeIdentity(code="b" * 64))
-    assert (cause, [d.field for d in fields]) == (CODE, ["binary", "revision"])
-    assert reconsider(CODE, [REVISION], CodeIdentity(), CodeIdentity(code="b" * 64)) == (CODE, (REVISION,))
+@pytest.mark.parametrize(
+    ("identities", "differing", "metric", "expected", "words"),
+    [
+        # the code is known to be another, or not known: what was said stands
+        ((CodeIdentity(sources=A), CodeIdentity(sources=B)), [REVISION], PAIR, FindingClass.CODE, CODE.sentence),
+        (UNKNOWN, [REVISION], PAIR, FindingClass.CODE, CODE.sentence),
+        # an autotuner's choice explains, whatever else differs
+        (TUNED, [REVISION], PAIR, FindingClass.CODE, "The code is the same, but its autotuner chose differently"),
+        (TUNED, [DRIVER], TIME, FindingClass.CODE, "BLOCK_M 64 → BLOCK_M 128"),
+        # compiled to something else from the same sources
+        (COMPILED, [REVISION], PAIR, FindingClass.CODE, "Its sources are the same, its machine code is not"),
+        (COMPILED, [REVISION, DRIVER], PAIR, FindingClass.ENVIRONMENT, "driver 580 → 590 differs"),
+        # the same code: a field that differs is to blame
+        (SAME, [REVISION, DRIVER], PAIR, FindingClass.ENVIRONMENT, "differs; the sources are the same"),
+        (SAME_BINARY, [REVISION, DRIVER], TIME, FindingClass.ENVIRONMENT, "machine code is the same (cccc"),
+        (SAME, [REVISION, HOST], PAIR, FindingClass.HOST, "host n1 → n2 differs"),
+        (SAME, [DRIVER, HOST], TIME, FindingClass.ENVIRONMENT, "driver"),
+        # the same code, and nothing else differs: the pair says that it was not the host
+        (SAME, [REVISION], PAIR, FindingClass.CODE, "revision aaa → bbb changed something outside of them, or"),
+        (SAME, [], PAIR, FindingClass.ENVIRONMENT, "Not known: an environment variable"),
+        (SAME_BINARY, [REVISION], PAIR, FindingClass.ENVIRONMENT, "in turn with it on the same device, did not move"),
+        (SAME, [REVISION], MEMORY, FindingClass.CODE, "the host has no part in peak memory"),
+        (SAME, [], MEMORY, FindingClass.ENVIRONMENT, "no recorded field of the environment differs"),
+        # a time alone, or a failure, may be the host's
+        (SAME, [REVISION], TIME, FindingClass.HOST, "a time alone may have the host in it"),
+        (SAME_BINARY, [], TIME, FindingClass.HOST, "a time alone may have the host in it"),
+        (SAME, [], STATUS, FindingClass.HOST, "a failure may have the host in it"),
+    ],
+)  # fmt: skip
+def test_what_is_known_of_the_code_decides_the_class(
+    identities: tuple[CodeIdentity, CodeIdentity],
+    differing: list[Difference],
+    metric: Metric,
+    expected: FindingClass,
+    words: str,
+) -> None:
+    """The table of docs/method-causes.md: tuner, binary, sources, then fields, then who else could have moved."""
+    cause, fields = reconsider(CODE, differing, *identities, metric=metric)
+    assert cause.finding_class is expected
+    assert words in cause.sentence
+    assert cause.sentence.endswith(".")
+    assert fields[len(fields) - len(differing) :] == tuple(differing)
 
 
-def test_an_autotuner_that_chose_differently_is_the_cause() -> None:
-    """The same code with another configuration is code, and the two choices are said."""
-    good, bad = (CodeIdentity(code="c" * 64, configuration=f"BLOCK_M {m}") for m in (64, 128))
-    cause, fields = reconsider(CODE, [REVISION], good, bad)
-    assert cause.finding_class is FindingClass.CODE
-    assert cause.sentence.startswith("The code is the same, but its autotuner chose differently: BLOCK_M 64 → BLOCK_M")
-    assert fields[0] == Difference(field="autotune", good="BLOCK_M 64", bad="BLOCK_M 128")
+def test_what_of_the_code_differs_stands_in_front() -> None:
+    """Tuner, binary and sources, each where it is known of both runs and not the same; hashes are cut."""
+    good = CodeIdentity(sources=A, binary=B, configuration="x")
+    bad = CodeIdentity(sources=B, binary=C, configuration="y")
+    _, fields = reconsider(CODE, [REVISION], good, bad, metric=PAIR)
+    assert [d.field for d in fields] == ["autotune", "binary", "source", "revision"]
+    assert fields[2] == Difference(field="source", good=A[:12], bad=B[:12])
+    assert reconsider(CODE, [REVISION], *UNKNOWN, metric=PAIR)[1] == (REVISION,)
 
 
 def test_other_classes_are_left_alone() -> None:
     """A moved baseline or environment is not reconsidered by the candidate's code."""
     cause = Cause(finding_class=FindingClass.BASELINE, sentence="The optimized arm moved.")
-    same = CodeIdentity(code="a" * 64)
-    assert reconsider(cause, [DRIVER], same, same) == (cause, (DRIVER,))
+    assert reconsider(cause, [DRIVER], *SAME, metric=PAIR) == (cause, (DRIVER,))
 
 
 def test_alternatives_are_ranked_by_reach() -> None:

@@ -205,8 +205,6 @@ METHOD = Difference(field="method_version", good="1", bad="2")
         ([DRIVER], {}, FindingClass.ENVIRONMENT),
         ([REVISION, DRIVER], {"operators_moved": 5}, FindingClass.ENVIRONMENT),
         ([REVISION, DRIVER], {}, FindingClass.CODE),
-        ([REVISION, DRIVER], {"same_binary": True}, FindingClass.ENVIRONMENT),
-        ([REVISION], {"same_binary": True}, FindingClass.HOST),
         ([METHOD, REVISION], {}, FindingClass.METHOD),
         ([REVISION], {"denominator_moved": True}, FindingClass.BASELINE),
         ([], {"whole_run_moved": True}, FindingClass.HOST),
