@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def import_history(
-    file: Annotated[Path, typer.Argument(help="A CSV file in long form: one line a sample.")],
+    file: Annotated[Path, typer.Argument(help="A CSV file in long form, gzipped or not: one line a sample.")],
     column: Annotated[
         list[str] | None, typer.Option(help="OURS=THEIRS, as case=benchmark, where a column has another name.")
     ] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from collector.cli.options import Json, Store
 from collector.cli.places import store_uri
 
 if TYPE_CHECKING:
+    from collector.host.judge_report import JudgeReport
     from detection.findings import FindingEvent
 
 notify_app = typer.Typer(rich_markup_mode=None)
@@ -78,16 +80,36 @@ def detect(
             typer.echo(event_line(event))
         runs, opened = counted(len(ingested.ingested), "run"), counted(len(documents), "finding")
         typer.echo(f"{runs} ingested, {len(report.runs)} judged, {opened} open")
+        if counts := against_history(report):
+            typer.echo(f"against history: {counts}")
+        elif replay and not report.runs:
+            typer.echo("nothing to replay: a run that was judged stays as it was judged; a new store replays all of it")
         for name, reason in ingested.quarantined:
             typer.echo(f"quarantined {name}: {reason}")
+        told = {event.facts.sentence for event in report.events} if replay else set()
         for notice in report.notices:
-            typer.echo(notice)
+            if notice not in told:
+                typer.echo(notice)
         for finding in documents:
-            words = f"{finding['finding_id']} {finding['state']} ({finding['finding_class']}) {finding['title']}"
-            typer.echo(f"{words}, {finding['shape']}: {finding['sentence']}")
+            words = f"{finding['finding_id']} {finding['state']} ({finding['finding_class']})"
+            typer.echo(f"{words}: {finding['sentence']}")
     slower = [f for f in documents if f["state"] in ("confirmed", "reopened") and f["direction"] > 0]
     if fail_on_regression and slower:
         raise typer.Exit(1)
+
+
+def against_history(report: JudgeReport) -> str:
+    """How many verdicts of each status: `40 unchanged, 3 regressed, 19 not judged (short history)`."""
+    lines = [line for line in report.lines if line.tier == "tonight" and line.against == "history"]
+    whole = Counter(line.status.value for line in lines)
+    why = Counter(line.code.value for line in lines if line.status == "not_judged")
+    reasons = ", ".join(code.replace("_", " ") for code, _ in why.most_common())
+    words = [f"{n} {status.replace('_', ' ')}" for status, n in whole.most_common()]
+    return ", ".join(f"{word} ({reasons})" if word.endswith("not judged") else word for word in words)
+
+
+_CHANGE = frozenset({"suspected", "moved", "reopened"})
+"""Events that say what changed; the others say what has become of it."""
 
 
 def event_document(event: FindingEvent) -> dict[str, Any]:
@@ -103,7 +125,7 @@ def event_document(event: FindingEvent) -> dict[str, Any]:
         "direction": facts.direction,
         "title": facts.title,
         "change": facts.change,
-        "sentence": facts.evidence.confirm or facts.sentence,
+        "sentence": facts.sentence if event.event in _CHANGE else facts.evidence.confirm or facts.sentence,
     }
 
 

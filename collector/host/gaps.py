@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from collector.host.grouping import run_words
+from collector.host.grouping import run_words, series_label
 from collector.host.history import RunFacts, Subject, UnitHistory
 from collector.host.life import Moment
 from collector.host.run_verdicts import RunVerdicts, SubjectVerdict
@@ -129,6 +129,6 @@ def _series(n: int) -> str:
 def _member(subject: Subject, run: RunFacts) -> Member:
     title, shape = run_words(run, subject.case_id, subject.operator)
     return Member(
-        subject_id=subject.subject_id, label=f"{title} · {shape} · {subject.arm}", case_id=subject.case_id,
+        subject_id=subject.subject_id, label=series_label(title, shape, subject.arm), case_id=subject.case_id,
         arm=subject.arm, change=None, low=None, high=None, weight=subject.weight, since_run_id=run.run_id,
     )  # fmt: skip

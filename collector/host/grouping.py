@@ -237,16 +237,28 @@ def _cause(group: Group, judged: RunVerdicts, differing: Sequence[Difference]) -
 
 
 def run_words(run: RunFacts, case_id: str, operator: str) -> tuple[str, str]:
+    """Title and shape of a case in the words of its run; the shape is empty where the title is all that is known."""
     entry = run.catalog.get(case_id)
     entry = entry if isinstance(entry, Mapping) else {}
-    return str(entry.get("title") or operator or case_id), str(entry.get("shape") or case_id)
+    title = str(entry.get("title") or operator or case_id)
+    return title, str(entry.get("shape") or ("" if title == case_id else case_id))
+
+
+def with_shape(title: str, shape: str) -> str:
+    """As a sentence names a case: `GEMM (M=16, bf16)`."""
+    return f"{title} ({shape})" if shape else title
+
+
+def series_label(title: str, shape: str, arm: str) -> str:
+    """As a list names a series: `GEMM · M=16, bf16 · candidate`."""
+    return " · ".join(part for part in (title, shape, arm) if part)
 
 
 def _member(said: SubjectVerdict, run: RunFacts) -> Member:
     title, shape = run_words(run, said.subject.case_id, said.subject.operator)
     return Member(
         subject_id=said.subject.subject_id,
-        label=f"{title} · {shape} · {said.subject.arm}",
+        label=series_label(title, shape, said.subject.arm),
         case_id=said.subject.case_id,
         arm=said.subject.arm,
         change=finite(said.verdict.change),
@@ -340,23 +352,23 @@ def _sentence(
     low: float | None,
     high: float | None,
 ) -> str:
-    top = group.members[0]
+    top, name = group.members[0], with_shape(title, shape)
     if group.whole_run and judged.shift is not None:
         return judged.shift.sentence
     where = judged.run.device_model or judged.run.host
     others = f" {len(group.members)} series moved together." if len(group.members) > 1 else ""
     if change is None:
-        return f"{title} ({shape}), {top.subject.arm}, on {where}: {top.verdict.sentence}{others}"
+        return f"{name}, {top.subject.arm}, on {where}: {top.verdict.sentence}{others}"
     interval = ""
     if low is not None and high is not None:
         interval = f" (95 % interval {percent(low, signed=True)} to {percent(high, signed=True)})"
     if group.denominator:
         return (
-            f"The optimized arm of {title} ({shape}) on {where} is {in_words(group.metric, change)}{interval}; "
+            f"The optimized arm of {name} on {where} is {in_words(group.metric, change)}{interval}; "
             f"what is compared with it moved only for that reason.{others}"
         )
     against = " against the optimized arm" if group.metric is Metric.LATENCY_RATIO else ""
     return (
-        f"{title} ({shape}), {top.subject.arm}, on {where} is {in_words(group.metric, change)}{against}{interval}: "
+        f"{name}, {top.subject.arm}, on {where} is {in_words(group.metric, change)}{against}{interval}: "
         f"{top.verdict.sentence.split(':')[0]}.{others}"
     )

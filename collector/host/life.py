@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from collector.host.grouping import Group, build_facts, group_moves
+from collector.host.grouping import Group, build_facts, group_moves, with_shape
 from collector.host.history import UnitHistory, visible_columns
 from collector.host.run_verdicts import RunVerdicts, SubjectVerdict
 from collector.host.segments import SLOW_UNIT, WHOLE_RUN
@@ -123,7 +123,7 @@ def _joining(known: Finding, facts: Facts, fresh: set[str], run_id: str, moment:
         return moment.event(EventKind.MOVED, joined, run_id)
     if facts.change_low * facts.change_high <= 0:
         return moment.event(EventKind.MOVED, joined, run_id)
-    words = f"unit {facts.device_unit} moved alike in run {facts.since_run_id}"
+    words = f"Confirmed: unit {facts.device_unit} moved alike in run {facts.since_run_id}."
     return moment.event(EventKind.CONFIRMED, replace(joined, evidence=replace(joined.evidence, confirm=words)), run_id)
 
 
@@ -151,7 +151,7 @@ def _by_now(known: Facts, now: float | None) -> str:
     if now is None:
         return known.sentence
     was = "" if known.change is None else f"; it was {in_words(known.metric, known.change)}"
-    return f"{known.title} ({known.shape}), {known.arm}, is {in_words(known.metric, now)} by now{was}."
+    return f"{with_shape(known.title, known.shape)}, {known.arm}, is {in_words(known.metric, now)} by now{was}."
 
 
 def _joined(known: Facts, more: Facts, fresh: Iterable[str]) -> Facts:
@@ -243,10 +243,11 @@ def _present_size(
 
 def _with_witness(facts: Facts, kind: EventKind, judged: RunVerdicts) -> Facts:
     run = judged.run.run_id
+    size = "" if facts.change is None else f"{in_words(facts.metric, facts.change)}, "
     words = {
-        EventKind.CONFIRMED: f"later nights up to run {run} measured it again",
-        EventKind.REFUTED: f"run {run} measured it back at its earlier level",
-        EventKind.RESOLVED: f"run {run} and the one before measured it back at its earlier level",
+        EventKind.CONFIRMED: f"Confirmed: {size}measured again by later nights up to run {run}.",
+        EventKind.REFUTED: f"Not confirmed: run {run} measured it back at its earlier level.",
+        EventKind.RESOLVED: f"Resolved: run {run} and the one before measured it back at its earlier level.",
     }[kind]
     return replace(facts, evidence=replace(facts.evidence, confirm=words))
 

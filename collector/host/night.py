@@ -97,7 +97,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "change_high": facts.change_high,
         "price": facts.price,
         "cause": facts.cause,
-        "sentence": facts.evidence.confirm or facts.sentence,
+        "sentence": " ".join(part for part in (facts.sentence, facts.evidence.confirm) if part),
         "case_ids": [facts.case_id, *(m.case_id for m in members)],
         "arms": sorted({facts.arm, *(m.arm for m in members)}),
     }

@@ -143,7 +143,9 @@ def acts_of(finding_id: str) -> list[Act]:
 
 
 def _triage_of(finding_id: str) -> list[dict[str, Any]]:
-    return table('select * from triage where finding_id = $id order by "at", event_id', {"id": finding_id}).to_pylist()
+    query = 'select * from triage where finding_id = $id order by "at", event_id'
+    rows: list[dict[str, Any]] = table(query, {"id": finding_id}).to_pylist()
+    return rows
 
 
 def current(finding_id: str) -> Finding | None:

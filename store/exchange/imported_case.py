@@ -64,6 +64,11 @@ class ImportedCase:
         parts = [self.case, self.arm, device_family(self.device.model), self.device.unit, _settings_json(self.settings)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether any reading is of a metric that is judged."""
+        return bool(self._judged())
+
     def result_row(self) -> dict[str, Any]:
         """The row of `results`; numbers only where there are valid ones, and a word on each that is missing."""
         match = _CASE_ID.match(self.case)

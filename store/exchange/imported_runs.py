@@ -60,7 +60,22 @@ def import_runs(file: LongCsv, inbox: Inbox, words: RunWords | None = None) -> I
             for table_name, rows in run.tables().items():
                 writer.add(table_name, rows)
             names.append(inbox.put(writer.publish({"imported_from": words.source})))
-    return ImportReport(names=tuple(names), run_ids=tuple(run.run_id for run in runs), notes=(*file.notes, *spelled))
+    notes = (*file.notes, *spelled, *_unjudged(runs))
+    return ImportReport(names=tuple(names), run_ids=tuple(run.run_id for run in runs), notes=notes)
+
+
+def _unjudged(runs: Iterable[ImportedRun]) -> list[str]:
+    """A note on each case without any number that is judged: its values are kept, and nobody will miss a verdict."""
+    metrics: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for case in run.cases():
+            if not case.is_judged:
+                metrics.setdefault(case.case, {}).update(dict.fromkeys(r.metric for r in case.readings))
+    return [
+        f"case {case!r}: {', '.join(map(repr, names))} kept but not judged; judged are latency, peak_memory, "
+        "error_margin and any rate in FLOP/s or B/s"
+        for case, names in metrics.items()
+    ]
 
 
 def _one_spelling(readings: Iterable[Reading], words: RunWords) -> tuple[RunWords, tuple[str, ...]]:
@@ -168,22 +183,28 @@ class ImportedRun:
             "note": f"imported from {self.words.source}" if self.words.source else "imported",
         }
 
-    def tables(self) -> dict[str, list[dict[str, Any]]]:
-        """Rows of `results`, `samples` and `telemetry`: a case and arm each; metrics nobody judges are telemetry."""
-        cases: dict[tuple[str, str, str], list[Reading]] = {}
+    def cases(self) -> list[ImportedCase]:
+        """The readings by case, arm and settings."""
+        groups: dict[tuple[str, str, str], list[Reading]] = {}
         for reading in self.readings:
-            cases.setdefault((reading.case, reading.arm or self.words.arm, reading.settings), []).append(reading)
-        results, samples, telemetry = [], [], []
-        for key, readings in cases.items():
-            imported = ImportedCase(
+            groups.setdefault((reading.case, reading.arm or self.words.arm, reading.settings), []).append(reading)
+        return [
+            ImportedCase(
                 run_id=self.run_id,
                 started_at=self.first.started_at,
                 device=self.device,
-                case=key[0],
-                arm=key[1],
-                settings=key[2],
+                case=case,
+                arm=arm,
+                settings=settings,
                 readings=tuple(readings),
             )
+            for (case, arm, settings), readings in groups.items()
+        ]
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """Rows of `results`, `samples` and `telemetry`: a case and arm each; metrics nobody judges are telemetry."""
+        results, samples, telemetry = [], [], []
+        for imported in self.cases():
             results.append(imported.result_row())
             samples.extend(imported.sample_rows())
             telemetry.extend(imported.telemetry_rows())

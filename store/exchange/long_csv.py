@@ -9,11 +9,14 @@ converted, and the conversion is told.
 from __future__ import annotations
 
 import csv
+import gzip
 import math
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
+from typing import TextIO
 
 from store.bundle.errors import BundleError
 from store.bundle.manifest import checked_run_id
@@ -80,6 +83,15 @@ def read_long_csv(path: str | Path, options: LongCsvOptions | None = None) -> Lo
     return LongCsv(readings=readings, notes=tuple(reader.notes))
 
 
+def _open_text(path: Path) -> TextIO:
+    """The file as text; a gzipped one is known by its first bytes."""
+    with path.open("rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+    if packed:
+        return gzip.open(path, "rt", newline="", encoding="utf-8-sig")
+    return path.open(newline="", encoding="utf-8-sig")
+
+
 class _Reader:
     def __init__(self, path: Path, options: LongCsvOptions) -> None:
         self._path = path
@@ -90,7 +102,7 @@ class _Reader:
 
     def readings(self) -> Iterator[Reading]:
         try:
-            with self._path.open(newline="", encoding="utf-8-sig") as file:
+            with _open_text(self._path) as file:
                 rows = csv.DictReader(file, delimiter=self._options.delimiter, strict=True)
                 names = self._names(rows.fieldnames or [])
                 for row in rows:
@@ -101,6 +113,8 @@ class _Reader:
             raise ImportRefused(f"{self._path}: cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise ImportRefused(f"{self._path}: is not UTF-8 at byte {error.start}") from error
+        except (EOFError, zlib.error) as error:
+            raise ImportRefused(f"{self._path}: is cut or damaged: {error}") from error
         except csv.Error as error:
             raise ImportRefused(f"{self._path}: is not CSV: {error}") from error
 
@@ -109,12 +123,13 @@ class _Reader:
         if unknown:
             raise ImportRefused(f"column option {unknown[0]!r}: must be one of {', '.join((*REQUIRED, *OPTIONAL))}")
         names = {name: self._options.columns.get(name, name) for name in (*REQUIRED, *OPTIONAL)}
-        for ours in (*REQUIRED, *self._options.columns):
-            if names[ours] not in head:
-                raise ImportRefused(
-                    f"{self._path}: has no column {names[ours]!r} for {ours}; it has {', '.join(head) or 'no head'};"
-                    " name the right one by option"
-                )
+        missing = [ours for ours in dict.fromkeys((*REQUIRED, *self._options.columns)) if names[ours] not in head]
+        if missing:
+            words = ", ".join(repr(ours) if names[ours] == ours else f"{names[ours]!r} for {ours}" for ours in missing)
+            raise ImportRefused(
+                f"{self._path}: has no column {words}; it has {', '.join(head) or 'no head'};"
+                f" name it with --column {missing[0]}=THEIRS"
+            )
         return {ours: theirs for ours, theirs in names.items() if theirs in head}
 
     def _reading(self, line: int, row: Mapping[str, str]) -> Reading:
@@ -173,7 +188,7 @@ class _Reader:
             raise self._refusal(line, f"started_at {text!r} is not an ISO 8601 time") from error
         if at.tzinfo is None:
             if self._options.time_zone is None:
-                raise self._refusal(line, f"started_at {text!r} has no time zone; write one, or give it by option")
+                raise self._refusal(line, f"started_at {text!r} has no time zone; write one, or say --time-zone")
             at = at.replace(tzinfo=self._options.time_zone)
         return at.astimezone(UTC)
 
@@ -189,7 +204,9 @@ class _Reader:
     def _status(self, line: int, text: str) -> CaseStatus:
         status = case_status(self._options.statuses.get(text, text))
         if status is None:
-            raise self._refusal(line, f"status {text!r} is unknown; map it by option, as to failed:crashed")
+            raise self._refusal(
+                line, f"status {text!r} is unknown; give its meaning with --status {text}=failed:crashed"
+            )
         return status
 
     def _refuse_double(self, reading: Reading) -> None:

@@ -127,7 +127,11 @@ def test_replay_prints_a_line_a_saying(collector: Collector) -> None:
 
     assert lines[0].startswith("2026-09-20 02:00 UTC F-")
     assert "suspected (code) gemm_4096: " in lines[0]
+    assert "Confirmed: 2" in lines[1] and "later nights" in lines[1]
     assert lines[2] == f"0 runs ingested, {NIGHTS} judged, 1 finding open"
+    assert lines[3] == "against history: 16 unchanged, 4 regressed, 3 not judged (not enough history, first run)"
+    assert lines[4].startswith("F-") and " is 2" in lines[4] and lines[4].endswith("run r021.")
+    assert collector("detect", "--replay").stdout.splitlines()[1].startswith("nothing to replay: ")
 
 
 def test_columns_units_and_statuses_by_option(collector: Collector, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -164,6 +165,37 @@ def test_what_is_not_understood_is_refused_with_its_line(tmp_path: Path, lines: 
         read_long_csv(write(tmp_path, *lines))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_foreign_file_names_all_that_is_missing(tmp_path: Path) -> None:
+    """Every column that is missing stands in one line, with what there is and the option that renames."""
+    path = write(tmp_path, "a,1", head="case,value")
+    with pytest.raises(ImportRefused) as caught:
+        read_long_csv(path)
+    assert "has no column 'run_id', 'started_at', 'host', 'gpu', 'metric', 'unit'; it has case, value" in str(
+        caught.value
+    )
+    assert "--column run_id=THEIRS" in str(caught.value)
+
+
+def test_a_gzipped_file_is_read_and_a_cut_one_refused(tmp_path: Path) -> None:
+    """By its first bytes, whatever its name; half of one is one line."""
+    plain = read_long_csv(write(tmp_path, LINE))
+    packed = tmp_path / "packed.csv"
+    packed.write_bytes(gzip.compress((tmp_path / "history.csv").read_bytes()))
+    assert read_long_csv(packed) == plain
+    packed.write_bytes(packed.read_bytes()[:-12])
+    with pytest.raises(ImportRefused, match="is cut or damaged"):
+        read_long_csv(packed)
+
+
+def test_a_case_without_a_judged_metric_is_told(tmp_path: Path) -> None:
+    """Its values are kept as telemetry, and a note says that nothing judges them; a clock beside a time needs none."""
+    clock = LINE.replace("latency,us,0,425.5", "sm_clock,MHz,0,1965")
+    path = write(tmp_path, LINE, clock, LINE.replace("gemm,latency", "norm,speediness"))
+    notes = import_runs(read_long_csv(path), Lake.create(tmp_path / "store").inbox).notes
+    assert len(notes) == 1
+    assert notes[0].startswith("case 'norm': 'speediness' kept but not judged")
 
 
 def test_a_run_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
