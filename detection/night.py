@@ -12,11 +12,13 @@ unlikely is a suspicion: a confirm run decides. All numbers come from the policy
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
+from detection.common_mode import move_p
 from detection.discovery import benjamini_hochberg
 from detection.night_data import CommonShift, Floats, Night, NightJudgement
 from detection.night_evidence import MAD_EFFICIENCY, RECENT, evidence_of, recent_change
@@ -25,7 +27,7 @@ from detection.night_words import figure
 from detection.noise_pool import NoisePool
 from detection.policy import Policy
 from detection.stats import MAD_TO_SD
-from detection.verdict import UNPAIRED, Metric, in_words, percent
+from detection.verdict import UNPAIRED, in_words, percent
 
 __all__ = ["RECENT", "CommonShift", "Night", "NightJudgement", "figure", "judge_night", "noise_of"]
 
@@ -36,11 +38,16 @@ LEAST_TOLD = 2
 def judge_night(night: Night, policy: Policy) -> NightJudgement:
     """Verdicts of all series of a night, one metric. Same input, same verdicts."""
     floor = math.log1p(policy.floor(night.metric, night.device_kind))
-    evidence = evidence_of(night, policy)
+    evidence = evidence_of(replace(night, siblings=None), policy)
     needed = policy.minimum_history(night.metric, night.device_kind)
     enough = evidence.runs >= (needed if night.told is None else np.where(night.told, min(needed, LEAST_TOLD), needed))
     usable = np.isfinite(evidence.change) & enough
-    shift = _common_shift(night.metric, evidence.change, usable, floor, policy)
+    noise = evidence.noise
+    shift = _common_shift(night, evidence.change, usable, floor, policy)
+    if night.siblings is not None and (shift is None or shift.usual):
+        learnt = evidence_of(night, policy)
+        if learnt.common.any():
+            evidence, shift = learnt, None
     change = evidence.change - (math.log1p(shift.change) if shift else 0.0)
     statistic = np.where(usable, change / evidence.error, np.nan)
     scatter = max(night.known_scatter, _night_scatter(statistic, night.control, policy.night.scatter_from))
@@ -69,32 +76,38 @@ def judge_night(night: Night, policy: Policy) -> NightJudgement:
         for i in range(len(night.subjects))
     )
     one_more = policy.night.false_discovery_rate * (int(discovered.sum()) + 1) / (int(usable.sum()) + 1)
-    return NightJudgement(verdicts=verdicts, shift=shift, scatter=scatter, discovery_p=one_more, noise=evidence.noise)
+    return NightJudgement(verdicts=verdicts, shift=shift, scatter=scatter, discovery_p=one_more, noise=noise)
 
 
 def noise_of(night: Night, policy: Policy) -> NoisePool:
     """What the series of a night say together of the noise that was believed of them."""
-    return evidence_of(night, policy).noise
+    return evidence_of(replace(night, siblings=None), policy).noise
 
 
 def _common_shift(
-    metric: Metric, change: Floats, usable: NDArray[np.bool_], floor: float, policy: Policy
+    night: Night, change: Floats, usable: NDArray[np.bool_], floor: float, policy: Policy
 ) -> CommonShift | None:
-    """The shift of a whole run. Not asked of paired ratios: the host is the same on both sides of them."""
+    """The shift of a whole run. Not asked of paired ratios: the host is the same on both sides of them.
+
+    A host that wanders from run to run is no news: how far its runs move as a rule is known from their siblings.
+    """
     rules = policy.common_mode
     moved = change[usable]
-    if metric not in UNPAIRED or moved.size < rules.minimum_cases:
+    if night.metric not in UNPAIRED or moved.size < rules.minimum_cases:
         return None
     median = float(np.median(moved))
     share = float(np.mean(np.sign(median) * moved > floor / 2))
     if share < rules.share or abs(median) < rules.shift_floors * floor:
         return None
+    usual = night.siblings is not None and move_p(night.siblings, usable) > rules.shift_p
     relative = math.expm1(median)
     sentence = (
         f"{percent(share)} of {moved.size} series of this run moved the same way, "
-        f"{in_words(metric, relative)} in the median: the host or its environment moved, not the kernels."
+        f"{in_words(night.metric, relative)} in the median: the host or its environment moved, not the kernels."
     )
-    return CommonShift(metric=metric, change=relative, share=share, n=int(moved.size), sentence=sentence)
+    return CommonShift(
+        metric=night.metric, change=relative, share=share, n=int(moved.size), sentence=sentence, usual=usual
+    )
 
 
 def _night_scatter(statistic: Floats, control: NDArray[np.bool_], minimum: int) -> float:

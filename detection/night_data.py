@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from detection.common_mode import Siblings
 from detection.noise_pool import NOTHING_LEARNT, NoisePool
 from detection.verdict import Metric, ReasonCode, Verdict
 
@@ -47,6 +48,9 @@ class Night:
     known_discovery_p: float | None = None
     """The p-value below which one more series of the whole night would have been a discovery, for judging it alone."""
 
+    siblings: Siblings | None = None
+    """What the other series did in the same runs; None for paired ratios, and where it is not known."""
+
     def __post_init__(self) -> None:
         rows = len(self.subjects)
         for name in ("value", "processes", "process_sd", "history_process_variance", "history_process_df", "control"):
@@ -54,6 +58,8 @@ class Night:
                 raise ValueError(f"night: {name} has shape {getattr(self, name).shape}, must be ({rows},)")
         if self.history.ndim != 2 or self.history.shape[0] != rows or len(self.absent) != rows:
             raise ValueError(f"night: history has shape {self.history.shape}, must be ({rows}, runs)")
+        if self.siblings is not None and self.siblings.history.shape != self.history.shape:
+            raise ValueError(f"night: siblings have shape {self.siblings.history.shape}, must be {self.history.shape}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +73,8 @@ class CommonShift:
     """Of the series, those that moved the same way by half a floor or more."""
     n: int
     sentence: str
+    usual: bool = False
+    """Whether this unit's runs move like that as a rule: then it is taken away and is no news."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,10 @@ Everything works on logarithms. For a series with h earlier runs at the current 
     c                                           what the night's series say of it together: `detection.noise_pool`
     vh, f                                       the series' own scatter, and the degrees of freedom it is worth
     se^2 = v_tonight + L v / h                  L: long-run factor, neighbouring nights are alike
-    t = d / (s se), df = a + f                  s: the night's own scatter, see `_night_scatter`
+    t = d / (s se), df = a + f                  s: the night's own scatter, see `detection.night`
+
+Where the siblings of the night's series are known, x and the earlier values first lose what goes with those, and v0 the
+share of its b^2 that they lost; see `detection.common_mode`.
 
 The scatter of a short history is shrunk towards a stated belief, so that one earlier run is enough to suspect and sixty
 runs speak for themselves (moderated t, Smyth 2004, doi 10.2202/1544-6115.1027).
@@ -22,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
+from detection.common_mode import CommonMode, Siblings, learnt_common_mode, nothing_common
 from detection.discovery import long_run_factor, row_medians
 from detection.night_data import Floats, Night
 from detection.noise_pool import NoisePool, learnt_noise
@@ -53,6 +57,8 @@ class Evidence:
     """[S, len(RECENT)] mean change of the last nights, each held to `HELD_TO` sd; NaN where the history is short."""
     recent_error: Floats
     noise: NoisePool
+    common: Floats
+    """[S] what was taken from tonight's value because it goes with the siblings; 0 where nothing was."""
 
 
 def evidence_of(night: Night, policy: Policy) -> Evidence:
@@ -60,6 +66,8 @@ def evidence_of(night: Night, policy: Policy) -> Evidence:
     with np.errstate(divide="ignore", invalid="ignore"):
         tonight = np.where(night.value > 0, np.log(night.value), np.nan)
         history = np.where(night.history > 0, np.log(night.history), np.nan)[:, -policy.night.history_window :]
+    mode = _common_mode(night, history, tonight, policy)
+    history, tonight = history - mode.history, tonight - mode.tonight
     runs = np.isfinite(history).sum(axis=1)
     centre = row_medians(history)
     robust = (MAD_TO_SD * row_medians(np.abs(history - centre[:, None]))) ** 2
@@ -69,7 +77,7 @@ def evidence_of(night: Night, policy: Policy) -> Evidence:
     many = runs >= policy.night.robust_from
     own = np.where(many, robust, np.where(runs >= 2, plain, 0.0))
     own_df = np.where(many, MAD_EFFICIENCY * (runs - 1), np.maximum(runs - 1, 0)).astype(float)
-    between = policy.between_runs_sd(night.metric, night.device_kind) ** 2
+    between = _between(night, policy, mode)
     within, tonight_within = _within(night, policy)
     processes = np.maximum(night.processes, 1)
     belief = between + within / processes
@@ -83,7 +91,7 @@ def evidence_of(night: Night, policy: Policy) -> Evidence:
     saved = np.clip(within / usual - within / processes, 0.0, KEPT * variance)
     tonight_variance = np.maximum(variance - saved, between + tonight_within / processes)
     factor = long_run_factor(history, policy.night.autocorrelation_from)
-    error = np.sqrt(tonight_variance / night.looks + factor * variance / np.maximum(runs, 1))
+    error = np.sqrt(tonight_variance / night.looks + factor * variance / np.maximum(runs, 1) + mode.error**2)
     df = weight + own_df
     recent, nights = _recent(tonight - centre, deviation, np.sqrt(variance))
     return Evidence(
@@ -98,7 +106,24 @@ def evidence_of(night: Night, policy: Policy) -> Evidence:
             (factor * variance)[:, None] * (1 / np.maximum(nights, 1) + 1 / np.maximum(runs, 1)[:, None])
         ),
         noise=pool,
+        common=mode.tonight,
     )
+
+
+def _common_mode(night: Night, history: Floats, tonight: Floats, policy: Policy) -> CommonMode:
+    if night.siblings is None or night.metric not in UNPAIRED:
+        return nothing_common(len(night.subjects))
+    window = night.siblings.history[:, -policy.night.history_window :]
+    siblings = Siblings(history=window, tonight=night.siblings.tonight)
+    return learnt_common_mode(history, tonight, siblings, policy.common_mode)
+
+
+def _between(night: Night, policy: Policy, mode: CommonMode) -> Floats:
+    """The believed variance between runs: of what the siblings take from the history its share, but never below that of
+    a paired ratio, from which the host is gone altogether."""
+    believed = policy.between_runs_sd(night.metric, night.device_kind) ** 2
+    paired = policy.between_runs_sd(Metric.LATENCY_RATIO, night.device_kind) ** 2
+    return np.where(mode.left < 1, np.maximum(mode.left * believed, min(believed, paired)), believed)
 
 
 def recent_change(

@@ -44,13 +44,14 @@ class Rows:
             return self._no_history(i)
         d, half = float(self.change[i]), float(self.half[i])
         status, code = self._decide(i, d, half, discovered=discovered)
-        if code is ReasonCode.WITHIN_FLOOR and shift is not None:
+        words = self._sentence(i, code, d, half, shift)
+        if self._of_the_run(i, code, d, shift):
             status, code = VerdictStatus.UNCHANGED, ReasonCode.COMMON_MODE
         visible = math.expm1(self.floor + half + POWER_QUANTILE * half / float(self.evidence.quantile[i]))
         return Verdict(
             status=status,
             code=code,
-            sentence=self._sentence(i, code, d, half, shift),
+            sentence=words,
             change=math.expm1(d),
             low=math.expm1(d - half),
             high=math.expm1(d + half),
@@ -77,6 +78,13 @@ class Rows:
         if half > self.floor and abs(d) <= half:
             return VerdictStatus.UNCHANGED, ReasonCode.WITHIN_NOISE
         return VerdictStatus.INCONCLUSIVE, ReasonCode.TOO_WIDE
+
+    def _of_the_run(self, i: int, code: ReasonCode, d: float, shift: CommonShift | None) -> bool:
+        """Whether there would be something to say, had the series not gone with its run."""
+        if shift is not None:
+            return code is ReasonCode.WITHIN_FLOOR
+        still = code in (ReasonCode.WITHIN_FLOOR, ReasonCode.WITHIN_NOISE)
+        return still and abs(d + float(self.evidence.common[i])) > self.floor >= abs(d)
 
     def _lucky_baseline(self, i: int, d: float) -> bool:
         """A gain over a few runs is no news yet: one of those may have been throttled, and nothing throttles
@@ -154,5 +162,6 @@ class Rows:
             floor=self.floor,
             recent=float(self.recent[i]),
             shift=shift.change if shift else None,
+            common=float(self.evidence.common[i]),
         )
         return sentence_of(code, numbers)

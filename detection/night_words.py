@@ -33,6 +33,8 @@ class Numbers:
     recent: float
     shift: float | None
     """The run's common shift, relative; None where there was none."""
+    common: float
+    """What was taken away because the series goes with its siblings; said from half a floor on."""
 
 
 def sentence_of(code: ReasonCode, n: Numbers) -> str:
@@ -42,6 +44,8 @@ def sentence_of(code: ReasonCode, n: Numbers) -> str:
     interval = f"95 % interval {percent(low, signed=True)} to {percent(high, signed=True)}"
     floor = percent(math.expm1(n.floor))
     after = "" if n.shift is None else f" after the run's common shift of {percent(n.shift, signed=True)}"
+    if abs(n.common) > n.floor / 2:
+        after += f" after {percent(math.expm1(n.common), signed=True)} that it shares with the run's other series"
     change = f"{in_words(n.metric, math.expm1(n.change))}{after}"
     match code:
         case ReasonCode.BEYOND_FLOOR:

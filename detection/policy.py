@@ -83,7 +83,8 @@ class NightRules:
     short_history: int = _bounded(4, 1, 1000)
     """Below so many runs a gain is no news: one of them may have been throttled."""
     scatter_from: int = _bounded(12, 3, 10_000)
-    """Series of one run needed to check the night's own scatter against the expected one."""
+    """Series of one run needed to check the night's own scatter against the expected one; from so many controls on
+    they alone are a series' siblings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +92,17 @@ class CommonModeRules:
     """When a run's series are said to have moved together."""
 
     minimum_cases: int = _bounded(6, 3, 10_000)
+    """Series of one run that can say what all of it did; of other cases, where a series asks what its siblings did."""
     share: float = _bounded(0.7, 0.5, 1)
     """At least this share of the cases moved the same way, each by half of the floor or more ..."""
     shift_floors: float = _bounded(1.0, 0.1, 100)
     """... and the median of their changes is at least so many floors."""
+    shift_p: float = _bounded(0.01, 0, 1)
+    """It is news where it has a two-sided p below this among the earlier moves of the unit's runs."""
+    learn_from: int = _bounded(12, 8, 10_000)
+    """Earlier runs with siblings from which a series learns how far it goes with them."""
+    proof: float = _bounded(2.0, 0, 100)
+    """The coefficient that is learnt is zero below so many of its standard errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +143,7 @@ class Policy:
     """All thresholds, with the name and the version that stand on every verdict."""
 
     name: str = "default"
-    version: str = "3"
+    version: str = "4"
     floors: Floors = field(default_factory=Floors)
     noise: Noise = field(default_factory=Noise)
     night: NightRules = field(default_factory=NightRules)

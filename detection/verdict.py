@@ -76,7 +76,7 @@ class ReasonCode(StrEnum):
     RECOVERED = "recovered"
     """Back at the level from before an open finding."""
     COMMON_MODE = "common_mode"
-    """Most series of the run moved together: the host or its environment moved, said once for the run."""
+    """The series went with its run: most of it moved, said once for the run, or it did what its siblings usually do."""
     SHIFTED = "shifted"
     """A lasting shift, seen over several nights, none of which need stand out alone."""
     BIMODAL = "bimodal"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from collector.host.history import Floats, UnitHistory
 from collector.host.segments import WHOLE, Segments
 from detection.night import Night
-from detection.verdict import Metric, ReasonCode
+from detection.verdict import UNPAIRED, Metric, ReasonCode
 
 CONTROL_ROLES = frozenset({"aa", "naive"})
 """Arms that the code under test does not touch: what moves them moved the run."""
@@ -32,17 +32,13 @@ def make_night(
     picked = np.array(rows, dtype=np.int64)
     value = matrix.value[picked, column]
     before = np.array(history.baseline_rows(rows), dtype=np.int64)
-    past = np.where(visible[None, :column], matrix.value[before, :column], np.nan)
-    for i, row in enumerate(before.tolist()):
-        segment = segments.get((row, metric))
-        if segment is not None:
-            past[i, ~segment.mask(column)] = np.nan
+    past = baseline_values(history, metric, rows, column, visible, segments)
     known = np.isfinite(past)
     variance, df = matrix.variance[before, :column], (matrix.n[before, :column] - 1).astype(float)
     counted = known & np.isfinite(variance) & (df > 0)
     total_df = np.where(counted, df, 0).sum(axis=1)
     pooled = np.where(counted, df * np.nan_to_num(variance), 0).sum(axis=1) / np.maximum(total_df, 1)
-    controls = metric in (Metric.LATENCY_RATIO,)
+    controls = metric is Metric.LATENCY_RATIO or metric in UNPAIRED
     return Night(
         metric=metric,
         device_kind=history.runs[column].device_kind,
@@ -50,7 +46,7 @@ def make_night(
         value=value,
         processes=matrix.n[picked, column],
         process_sd=np.sqrt(matrix.variance[picked, column]),
-        history=_compact(past),
+        history=packed(past, known),
         history_process_variance=np.where(total_df > 0, pooled, np.nan),
         history_process_df=total_df,
         control=np.array([controls and history.subjects[row].role in CONTROL_ROLES for row in rows], dtype=bool),
@@ -59,14 +55,31 @@ def make_night(
     )
 
 
-def _compact(past: Floats) -> Floats:
-    """Each row's known values moved to the right end, so that a window of columns is a window of runs."""
-    if past.shape[1] == 0:
-        return past
-    order = np.argsort(np.isfinite(past), axis=1, kind="stable")
-    packed = np.take_along_axis(past, order, axis=1)
-    used = int(np.isfinite(packed).sum(axis=1).max(initial=0))
-    return packed[:, packed.shape[1] - used :]
+def baseline_values(
+    history: UnitHistory,
+    metric: Metric,
+    rows: Sequence[int],
+    column: int,
+    visible: NDArray[np.bool_],
+    segments: Segments,
+) -> Floats:
+    """[rows, runs before `column`]: the values that each row is held against, in the columns of their runs."""
+    before = np.array(history.baseline_rows(rows), dtype=np.int64)
+    past = np.where(visible[None, :column], history.metrics[metric].value[before, :column], np.nan)
+    for i, row in enumerate(before.tolist()):
+        segment = segments.get((row, metric))
+        if segment is not None:
+            past[i, ~segment.mask(column)] = np.nan
+    return past
+
+
+def packed(values: Floats, known: NDArray[np.bool_]) -> Floats:
+    """Each row's known places moved to the right end, so that a window of columns is a window of runs."""
+    if values.shape[1] == 0:
+        return values
+    order = np.argsort(known, axis=1, kind="stable")
+    used = int(known.sum(axis=1).max(initial=0))
+    return np.take_along_axis(values, order, axis=1)[:, values.shape[1] - used :]
 
 
 def _absent(history: UnitHistory, row: int, column: int, value: float) -> tuple[ReasonCode, str] | None:

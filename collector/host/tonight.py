@@ -14,6 +14,7 @@ from collector.host.open_findings import further_steps, with_finding
 from collector.host.row_status import missing_series, newly_failing
 from collector.host.run_verdicts import RunVerdicts, SubjectVerdict
 from collector.host.segments import WHOLE, Segments
+from collector.host.siblings import siblings_of
 from detection.night import RECENT, CommonShift, judge_night
 from detection.noise_pool import NoisePool
 from detection.policy import Policy
@@ -34,10 +35,11 @@ def judge_run(history: UnitHistory, column: int, segments: Segments, policy: Pol
         if not chosen:
             continue
         night = make_night(history, metric, chosen, column, visible, segments)
-        judgement = judge_night(night, policy)
+        siblings = siblings_of(history, metric, chosen, column, visible, segments, policy)
+        judgement = judge_night(replace(night, siblings=siblings), policy)
         scatter[metric], discovery_p[metric] = judgement.scatter, judgement.discovery_p
         noise[metric] = judgement.noise
-        if metric is not Metric.LATENCY_P99:
+        if metric is not Metric.LATENCY_P99 and judgement.shift is not None and not judgement.shift.usual:
             shift = shift or judgement.shift
         last_good = last_good_runs(history, metric, chosen, visible, segments)
         for i, verdict in enumerate(judgement.verdicts):
