@@ -33,6 +33,8 @@ class Role(StrEnum):
     """The optimized implementation again, under another label: its ratio to optimized is pure noise."""
     PLANTED = "planted"
     """The optimized implementation with known extra work: its ratio is known, so power is known."""
+    SENTINEL = "sentinel"
+    """An arm of the case as a frozen environment runs it, on the same device in the same night."""
 
 
 class DType(StrEnum):

@@ -37,8 +37,8 @@ class Difference:
 
 CODE_FIELDS = ("revision", "implementation", "source", "binary", "autotune", "candidate")
 METHOD_FIELDS = ("method", "timer", "harness")
-NO_CAUSE = ("suite", "seed", "replicates", "command", "note", "wall")
-"""What a run was asked to do: a case of it is the same case whatever else stood in its suite."""
+NO_CAUSE = ("suite", "seed", "replicates", "command", "note", "wall", "sentinel.")
+"""What a run was asked to do, and who ran beside it: a case of it is the same case whatever else stood in its suite."""
 UNIT_TOLERANCE = 0.05
 """Relative distance from a power of a thousand within which a change is taken for one of unit."""
 HOST_FIELDS = ("host", "device_unit", "slot", "serial")

@@ -18,6 +18,8 @@ from collector.cli.places import store_uri
 if TYPE_CHECKING:
     from collector.node.run import RunOptions, RunOutcome
 
+SENTINEL_VARIABLE = "KERNEL_OBSERVATORY_SENTINEL"
+
 
 def register(app: typer.Typer) -> None:
     app.command("run")(run)
@@ -60,6 +62,17 @@ def run(
     audit: Annotated[
         bool, typer.Option("--audit/--no-audit", help="Plant a slow-down of 1, 2 or 5 % on one case: is it seen?")
     ] = True,
+    sentinel: Annotated[
+        str | None,
+        typer.Option(
+            help="Python of a frozen environment that runs beside, so that a change of torch, triton or compiler is "
+            "judged in pairs.",
+            show_default="$KERNEL_OBSERVATORY_SENTINEL or none",
+        ),
+    ] = None,
+    sentinel_share: Annotated[
+        float, typer.Option(help="Share of the cases that the sentinel measures too, in (0, 1].")
+    ] = 0.25,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run that was cut short here, if it is the same run.")
     ] = False,
@@ -83,6 +96,8 @@ def run(
 
       collector run --suite nightly --device cuda:0,1,2,3 --at-once
 
+      collector run --suite nightly --sentinel /opt/sentinel/bin/python
+
       collector run --suite my-suite.toml --case 'rms_norm[fp32,rows=8,hidden=4096]'
 
     For cron there is --quiet; a second run on the same machine yields with exit code 75. Stopped by Ctrl-C or SIGTERM
@@ -100,6 +115,7 @@ def run(
     place = store_uri(store)
     begun = time.monotonic()
     check_clock(lock_clocks)
+    check_share(sentinel_share)
     kind, indices = parse_devices(device)
     if len(indices) > 1:
         from collector.cli.several import run_each
@@ -127,6 +143,8 @@ def run(
             destination=destination(place),
             lock_clocks=lock_clocks,
             audit=audit,
+            sentinel=sentinel or os.environ.get(SENTINEL_VARIABLE) or None,
+            sentinel_share=sentinel_share,
             budget_s=seconds(budget, "--budget") if budget is not None else None,
             resume=resume,
             keep_interrupted=keep_interrupted,
@@ -199,6 +217,14 @@ def check_clock(lock_clocks: str | None) -> None:
 
     if lock_clocks is not None and not is_choice(lock_clocks):
         raise UsageError(f"--lock-clocks is {lock_clocks!r}, must be base, max, or a clock in MHz, as in 1410")
+
+
+def check_share(share: float) -> None:
+    """Whether --sentinel-share is a share; raises UsageError."""
+    from collector.errors import UsageError
+
+    if not 0 < share <= 1:
+        raise UsageError(f"--sentinel-share is {share:g}, must be above 0 and at most 1, as in 0.25")
 
 
 def destination(place: str) -> str:

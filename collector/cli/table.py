@@ -155,6 +155,8 @@ def one_line(outcome: RunOutcome, judgement: Judgement | None) -> str:
     parts = [f"{outcome.run_id}: {len(rows)} of {len(outcome.rows)} rows measured on {outcome.identity.model}"]
     if outcome.status == "partial":
         parts.append("PARTIAL: the run was interrupted")
+    if outcome.beside.startswith("The sentinel took no part"):
+        parts.append(outcome.beside.rstrip("."))
     if bad:
         parts.append(f"{len(bad)} wrong or failed, first {bad[0]}")
     if judgement is None or judgement.reason:
@@ -189,6 +191,7 @@ def closing_lines(
     ]
     if outcome.ceilings is not None and outcome.ceilings.stale:
         lines.append(f"* {outcome.ceilings.stale}; `collector calibrate` on a quiet machine replaces it.")
+    lines += [outcome.beside] if outcome.beside else []
     if judgement is not None:
         lines += [judgement.reason] if judgement.reason else []
         lines += judgement.notices

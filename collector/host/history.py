@@ -45,7 +45,7 @@ _RESULTS = """
         SELECT *, list_transform(list_filter(time_processes_s, lambda t: t > 0), lambda t: ln(t)) AS log_times,
                list_filter(log_ratio_optimized_processes, lambda t: isfinite(t)) AS log_ratios,
                latency_p50_s IS NULL AND time_processes_s IS NULL AS untimed
-        FROM results WHERE run_id IN (SELECT unnest($runs))
+        FROM results WHERE run_id IN (SELECT unnest($runs)) AND role IS DISTINCT FROM 'sentinel'
     )
     SELECT run_id, subject_id, status, status_kind, status_reason,
            coalesce(exp(list_avg(log_ratios)), ratio_optimized) AS ratio_value,
@@ -64,7 +64,8 @@ _SUBJECTS = """
     SELECT subject_id, arg_max(STRUCT_PACK(case_id := case_id, operator := operator, family := family, arm := arm,
            role := role, weight := weight, settings := settings,
            repro := repro), measured_at) AS facts
-    FROM results WHERE run_id IN (SELECT unnest($runs)) GROUP BY subject_id ORDER BY subject_id
+    FROM results WHERE run_id IN (SELECT unnest($runs)) AND role IS DISTINCT FROM 'sentinel'
+    GROUP BY subject_id ORDER BY subject_id
 """
 
 

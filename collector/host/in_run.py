@@ -18,7 +18,9 @@ Rows = Sequence[Mapping[str, Any]]
 _PAIRS = """
     SELECT run_id, subject_id, case_id, role, ratio_optimized, log_ratio_optimized_processes, log_ratio_naive_processes
     FROM results
-    WHERE run_id IN (SELECT unnest($runs)) AND status = 'measured' AND ratio_optimized IS NOT NULL ORDER BY subject_id
+    WHERE run_id IN (SELECT unnest($runs)) AND status = 'measured' AND ratio_optimized IS NOT NULL
+          AND role IS DISTINCT FROM 'sentinel'
+    ORDER BY subject_id
 """
 
 

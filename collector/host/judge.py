@@ -26,6 +26,7 @@ from collector.host.run_verdicts import SubjectVerdict
 from collector.host.run_work import RunWork, late_runs
 from collector.host.said import Said
 from collector.host.segments import Segments
+from collector.host.sentinel import beside, pair_verdicts, sentinel_notices, with_sentinel
 from collector.host.shape_evidence import ShapeEvidence
 from collector.host.silence import overdue_units, silence_events
 from collector.host.tonight import planted_audit
@@ -154,6 +155,11 @@ class _Judging:
         self._said.audits += self._alarms.rows(judged, planted, shifts, history, self._policy, moment)
         events = events_of_night(judged, shifted, history, self._findings, self._policy, moment)
         events = [with_code(self._lake, self._shapes.add(event, judged), judged) for event in events]
+        pairs = beside(self._lake, history, column)
+        events = [with_sentinel(event, pairs, judged, history, self._policy) for event in events]
+        paired = pair_verdicts(pairs, history, self._policy) if pairs else []
+        self._said.keep(run, paired, moment)
+        self._said.notices += sentinel_notices(pairs, paired, history, column)
         self._say(events)
         stopped = gap_events(judged, history, self._findings, self._policy, moment)
         self._say(stopped)

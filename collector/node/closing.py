@@ -18,17 +18,20 @@ from collector.node.readings import TimedReading
 from collector.node.row_times import STALE_CEILING
 from collector.node.rows import RunFacts, result_rows, sample_rows
 from collector.node.run_state import Run, RunOutcome
+from collector.node.sentinel_rows import sentinel_result_rows, sentinel_sample_rows, words_of
 
 
 def outcome_of(run: Run, readings: list[TimedReading]) -> RunOutcome:
     """The rows of the run, from what its records hold."""
     facts = _facts(run, readings)
-    for record in run.records:
+    for record in [*run.records, *(record.sentinel for record in run.records if record.sentinel)]:
         stretches = [facts.held_back, *seen_by(facts.contended, record.ratio_timer)]
         for arm in (*record.arms.values(), *record.parts.values()):
             for spans in stretches:
                 arm.passes = [(replicate, mark(samples, spans)) for replicate, samples in arm.passes]
     rows = [row for record in run.records for row in result_rows(record, facts)]
+    if run.sentinel is not None:
+        rows += [row for record in run.records for row in sentinel_result_rows(record, run.sentinel, facts)]
     _judge_ceilings(run, rows)
     now = time.monotonic()
     return RunOutcome(
@@ -42,6 +45,7 @@ def outcome_of(run: Run, readings: list[TimedReading]) -> RunOutcome:
         prepare_s=run.preparing_s,
         compile_s=sum(row["compile_s"] or 0.0 for row in rows) + sum(row["first_call_s"] or 0.0 for row in rows),
         status="partial" if run.interrupted else "complete",
+        beside=words_of(run.sentinel, rows) if run.sentinel else "",
     )
 
 
@@ -75,13 +79,16 @@ def _facts(run: Run, readings: list[TimedReading]) -> RunFacts:
 def publish_run(run: Run, outcome: RunOutcome, readings: list[TimedReading]) -> Path:
     """Write the bundle; it appears under its name whole or not at all."""
     facts = _facts(run, readings)
+    samples = [row for record in run.records for row in sample_rows(record, facts)]
+    if run.sentinel is not None:
+        samples += [row for record in run.records for row in sentinel_sample_rows(record, run.sentinel, facts)]
     request = Request(
         spool=run.options.spool,
         run_id=outcome.run_id,
         tables={
             "runs": [_run_row(run, facts, outcome)],
             "results": outcome.rows,
-            "samples": [row for record in run.records for row in sample_rows(record, facts)],
+            "samples": samples,
             "telemetry": [_telemetry_row(facts, reading) for reading in readings],
         },
         manifest={"suite": run.suite.name, "suite_hash": run.suite.hash},
@@ -104,6 +111,7 @@ def _telemetry_row(facts: RunFacts, timed: TimedReading) -> dict[str, Any]:
 
 def _run_row(run: Run, facts: RunFacts, outcome: RunOutcome) -> dict[str, Any]:
     versions = run.hello.versions
+    beside = run.sentinel.fingerprint() if run.sentinel else {}
     return {
         "run_id": outcome.run_id,
         "kind": run.options.kind.value,
@@ -127,7 +135,7 @@ def _run_row(run: Run, facts: RunFacts, outcome: RunOutcome) -> dict[str, Any]:
         "triton": versions.get("version.triton"),
         "clocks_policy": f"locked {run.lock.high_mhz} MHz" if run.lock else host_facts().get("governor"),
         "host_image": host_facts().get("os"),
-        "environment": json.dumps(host_facts() | versions, sort_keys=True),
+        "environment": json.dumps(host_facts() | versions | beside, sort_keys=True),
         "ceilings": run.ceilings.to_json() if run.ceilings else None,
         "catalog": json.dumps(_catalog(run), sort_keys=True),
         "command": run.options.command,

@@ -6,6 +6,7 @@ can be killed with it; after a kill /proc is checked until nothing of the group 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -81,8 +82,12 @@ class _Worker:
 class Crew:
     """One worker per rank (one rank: no process group). Use as a context manager, or `close` it."""
 
-    def __init__(self, setup: WorkerSetup, *, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, setup: WorkerSetup, *, folder: Path, environment: Mapping[str, str], python: str = sys.executable
+    ) -> None:
+        """`python`: the interpreter that runs the workers."""
         self.setup = setup
+        self.python = python
         self.folder = folder
         self.environment = environment
         self.workers: list[_Worker] = []
@@ -125,7 +130,8 @@ class Crew:
         """End all workers: politely, then not; and see that nothing of their groups is left."""
         for worker in self.workers:
             if worker.process.stdin is not None:
-                worker.process.stdin.close()
+                with contextlib.suppress(BrokenPipeError):  # what it never read is lost with it
+                    worker.process.stdin.close()
         polite = all(worker.done for worker in self.workers)
         deadline = time.monotonic() + (STOP_LIMIT_S if polite else 0.0)
         while time.monotonic() < deadline and any(w.process.poll() is None for w in self.workers):
@@ -149,7 +155,7 @@ class Crew:
         reader, writer = os.pipe()
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "collector.node.worker", str(writer), str(box), str(os.getpid())],
+                [self.python, "-m", "collector.node.worker", str(writer), str(box), str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -160,8 +166,9 @@ class Crew:
         os.close(writer)
         os.set_blocking(reader, False)
         assert process.stdin is not None
-        process.stdin.write(encode(setup))
-        process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # one that is dead already is found so when it is asked
+            process.stdin.write(encode(setup))
+            process.stdin.flush()
         return _Worker(process=process, results=reader, box=box, log=log)
 
     def _collect(self, limit_s: float, *, until: type[Message], ends_s: float = math.inf) -> Outcome:

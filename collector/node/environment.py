@@ -5,10 +5,12 @@ Two halves: what the parent can tell without torch, and what a worker tells of t
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
+import shutil
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 
 METHOD_VERSION = "2"
@@ -36,6 +38,9 @@ def versions() -> dict[str, str]:
     import torch
 
     facts = {f"version.{name}": found for name in PACKAGES if (found := _version(name))}
+    facts["python"] = platform.python_version()
+    if compiler := _compiler():
+        facts["compiler"] = compiler
     facts["torch.cuda"] = str(torch.version.cuda)
     facts["torch.hip"] = str(torch.version.hip)
     facts["torch.git"] = str(torch.version.git_version)
@@ -45,6 +50,24 @@ def versions() -> dict[str, str]:
     for key, value in torch.cpu.get_capabilities().items():
         facts[f"cpu.{key}"] = str(value)
     return facts
+
+
+def installed_packages() -> dict[str, str]:
+    """In a worker: one hash over the names and versions of all that is installed in its environment."""
+    found = sorted({f"{d.metadata['Name']}=={d.version}" for d in distributions()})
+    return {"packages": hashlib.sha256("\n".join(found).encode()).hexdigest()[:12]}
+
+
+def _compiler() -> str:
+    """The first line that the C++ compiler says of itself, the one that torch.compile would take; empty for none."""
+    chosen = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    if not chosen:
+        return ""
+    try:
+        done = subprocess.run([chosen, "--version"], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return (done.stdout.splitlines() or [""])[0].strip()
 
 
 def host_facts() -> dict[str, str]:

@@ -19,6 +19,7 @@ import msgspec
 from collector.node.crew import Outcome
 from collector.node.protocol import Hello
 from collector.node.readings import TimedReading
+from collector.node.sentinel import Sentinel
 from collector.node.telemetry import read_telemetry
 
 FOLDER = "unfinished"
@@ -46,16 +47,30 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The store that it is for: a run of another one neither continues nor publishes it."""
     at_once: int = 1
     """Devices of the node that ran at the same time."""
+    sentinel: Sentinel | None = None
+    sentinel_share: float = 0.0
 
     def differs_from(self, other: RunHeader) -> str:
         """The first field in which a run that would go on differs from what it was; empty where none does."""
-        for name in ("boot_id", "suite_hash", "cases", "replicates", "revision", "package", "at_once"):
+        for name in (
+            "boot_id",
+            "suite_hash",
+            "cases",
+            "replicates",
+            "revision",
+            "package",
+            "at_once",
+            "sentinel_share",
+        ):
             if getattr(self, name) != getattr(other, name):
                 return name.replace("_", " ")
         mine, others = self.hello, other.hello
         if mine.device != others.device:
             return "device"
-        return "" if mine.versions == others.versions else "versions"
+        if mine.versions != others.versions:
+            return "versions"
+        kept, found = (s.fingerprint() if s else {} for s in (self.sentinel, other.sentinel))
+        return "" if kept == found else "sentinel"
 
 
 class JournalStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +79,8 @@ class JournalStep(msgspec.Struct, frozen=True, kw_only=True):
     case_id: str
     replicate: int | None
     outcomes: list[Outcome]
+    sentinel: list[Outcome] = []
+    """What the sentinel's processes said in the same step."""
 
 
 def boot_id() -> str:
@@ -99,9 +116,11 @@ class Journal:
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def add(self, case_id: str, replicate: int | None, outcomes: list[Outcome]) -> None:
+    def add(
+        self, case_id: str, replicate: int | None, outcomes: list[Outcome], sentinel: list[Outcome] | None = None
+    ) -> None:
         """One line, whole when the next is written."""
-        step = JournalStep(case_id=case_id, replicate=replicate, outcomes=outcomes)
+        step = JournalStep(case_id=case_id, replicate=replicate, outcomes=outcomes, sentinel=sentinel or [])
         with (self.folder / "steps.jsonl").open("ab") as file:
             file.write(msgspec.json.encode(step) + b"\n")
 

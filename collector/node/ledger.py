@@ -64,6 +64,8 @@ class CaseRecord:
     """Of each replicate that began with a clock that moved: what was seen of it."""
     arena_sets: int = 0
     stops: list[str] = field(default_factory=list)
+    sentinel: CaseRecord | None = None
+    """The same case in the sentinel's environment, where it is measured there too."""
 
     @property
     def excluded(self) -> list[str]:
@@ -100,6 +102,8 @@ class CaseRecord:
         for record in self.arms.values():
             if record.fate is None and not record.passes:
                 record.fate = Fate(status=RowStatus.SKIPPED, kind="interrupted", reason=reason)
+        if self.sentinel is not None:
+            self.sentinel.interrupt()
 
     def take(self, outcome: Outcome, replicate: int | None) -> None:
         """Enter everything that a task said."""

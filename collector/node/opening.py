@@ -23,6 +23,7 @@ from collector.node.night_budget import open_budget
 from collector.node.options import Reporter, RunError, RunOptions
 from collector.node.protocol import Hello, WorkerSetup
 from collector.node.run_state import Progress, Run
+from collector.node.sentinel import Sentinel, choose_cases, frozen_record, open_sentinel
 from collector.node.worker_variables import worker_environment
 from store.bundle.schemas import RunKind
 
@@ -49,7 +50,10 @@ def open_run(options: RunOptions, reporter: Reporter, folder: Path) -> Run:
     budget = open_budget(
         options.budget_s, suite, ceilings, state_folder(), identity.unit, begun_s=begun_s, resumed=options.resume
     )
-    header = _header(options, suite, hello, ceilings)
+    sentinel = None
+    if options.kind is RunKind.NIGHT:
+        sentinel = open_sentinel(options.sentinel, identity, threads=threads, folder=folder, environment=environment)
+    header = _header(options, suite, hello, ceilings, sentinel)
     journal = _journal(options, header)
     if journal is not None and journal.folder.name != header.run_id:
         header = journal.header()
@@ -63,7 +67,7 @@ def open_run(options: RunOptions, reporter: Reporter, folder: Path) -> Run:
         hello=hello,
         identity=identity,
         ceilings=ceilings,
-        records=[CaseRecord(planned=planned) for planned in suite.cases],
+        records=case_records(suite, header),
         folder=folder,
         environment=worker_environment(suite.method.threads),
         preparing_s=time.monotonic() - begun_s,
@@ -76,7 +80,18 @@ def open_run(options: RunOptions, reporter: Reporter, folder: Path) -> Run:
     return run
 
 
-def _header(options: RunOptions, suite: Suite, hello: Hello, ceilings: Ceilings | None) -> RunHeader:
+def case_records(suite: Suite, header: RunHeader) -> list[CaseRecord]:
+    """A record of each case; those that the sentinel measures too have a second one."""
+    chosen = choose_cases(suite.cases, header.sentinel_share) if header.sentinel else frozenset[str]()
+    return [
+        CaseRecord(planned=planned, sentinel=frozen_record(planned) if planned.case.case_id in chosen else None)
+        for planned in suite.cases
+    ]
+
+
+def _header(
+    options: RunOptions, suite: Suite, hello: Hello, ceilings: Ceilings | None, sentinel: Sentinel | None
+) -> RunHeader:
     started_at = datetime.now(UTC)
     path = Path(options.suite)
     return RunHeader(
@@ -95,6 +110,8 @@ def _header(options: RunOptions, suite: Suite, hello: Hello, ceilings: Ceilings 
         package=f"{host_facts().get('package', '')} method {METHOD_VERSION}",
         destination=options.destination,
         at_once=options.at_once,
+        sentinel=sentinel,
+        sentinel_share=options.sentinel_share if sentinel else 0.0,
     )
 
 
@@ -152,4 +169,8 @@ def replay(run: Run, journal: Journal) -> None:
     for step in journal.steps():
         for outcome in step.outcomes:
             records[step.case_id].take(outcome, step.replicate)
+        frozen = records[step.case_id].sentinel
+        if frozen is not None:
+            for outcome in step.sentinel:
+                frozen.take(outcome, step.replicate)
         run.done.add((step.case_id, step.replicate))

@@ -48,6 +48,10 @@ class RunOptions:
     """Go on with the newest run that was cut short here, where it is the same run."""
     budget_s: float | None = None
     """Seconds that the run may take; what does not fit is skipped with the figure, and has its turn another night."""
+    sentinel: str | None = None
+    """The interpreter of a frozen environment that runs beside the normal processes (collector.node.sentinel)."""
+    sentinel_share: float = 0.25
+    """Of the cases, so many are measured in the sentinel too."""
     keep_interrupted: bool = False
     """An interrupted run stays unfinished, to be resumed; else it is published as partial."""
 

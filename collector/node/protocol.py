@@ -194,6 +194,8 @@ class WorkerSetup(msgspec.Struct, frozen=True, kw_only=True):
     rendezvous: str = ""
     planted: dict[str, float] = {}
     """case id -> size of its planted slow-down arm, 0.02 for 2 %; the others have none."""
+    frozen: bool = False
+    """Whether it runs in the sentinel's environment, which then tells all that is installed there."""
 
 
 _ENCODER = msgspec.json.Encoder()

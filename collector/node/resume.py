@@ -12,8 +12,7 @@ from bench_suite.suite import load_suite
 from collector.node.closing import outcome_of, publish_run
 from collector.node.devices.base import DeviceIdentity
 from collector.node.journal import Journal
-from collector.node.ledger import CaseRecord
-from collector.node.opening import choose, replay
+from collector.node.opening import case_records, choose, replay
 from collector.node.options import RunError, RunOptions, Silent
 from collector.node.run_state import Progress, Run, RunOutcome
 
@@ -46,7 +45,7 @@ def publish_unfinished(journal: Journal, spool: Path) -> RunOutcome | None:
             hello=header.hello,
             identity=identity,
             ceilings=Ceilings.from_json(header.ceilings) if header.ceilings else None,
-            records=[CaseRecord(planned=planned) for planned in suite.cases],
+            records=case_records(suite, header),
             folder=journal.folder,
             environment={},
             progress=Progress(reporter=Silent(), total=0),

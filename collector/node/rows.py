@@ -14,13 +14,13 @@ from collector.node.row_times import add_times, rounds_of
 from collector.node.series_key import Row, RunFacts, settings_of, subject_id
 from store.bundle.schemas import RESULTS, FailureKind, RowStatus
 
-__all__ = ["RunFacts", "result_rows", "sample_rows"]
+__all__ = ["RunFacts", "result_row", "result_rows", "sample_rows"]
 
 
 def result_rows(record: CaseRecord, facts: RunFacts) -> list[Row]:
     """Exactly one row for each arm of the case, whatever happened."""
     records = list(record.arms.values()) or [ArmRecord(arm=arm) for arm in USUAL_ARMS]
-    rows = [_row(record, arm, facts) for arm in records]
+    rows = [result_row(record, arm, facts) for arm in records]
     if not any(r.arm.role is Role.CANDIDATE for r in records):
         rows.append(_no_candidate(record, facts))
     return rows
@@ -62,10 +62,11 @@ def _no_candidate(record: CaseRecord, facts: RunFacts) -> Row:
         kind="no_candidate",
         reason=f"there is no candidate for {record.planned.case.operator} on {facts.identity.kind}",
     )
-    return _row(record, arm, facts)
+    return result_row(record, arm, facts)
 
 
-def _row(record: CaseRecord, arm: ArmRecord, facts: RunFacts) -> Row:
+def result_row(record: CaseRecord, arm: ArmRecord, facts: RunFacts) -> Row:
+    """The row of one arm of the case."""
     case = record.planned.case
     promise = contract(case.operator)
     settings = settings_of(record, arm.arm, facts)

@@ -21,6 +21,7 @@ from collector.node.ledger import CaseRecord
 from collector.node.night_budget import NightBudget
 from collector.node.options import Reporter, RunOptions
 from collector.node.protocol import Hello
+from collector.node.sentinel import Sentinel
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class RunOutcome:
     prepare_s: float
     compile_s: float
     status: str = "complete"
+    beside: str = ""
+    """What the sentinel measured, or why it did not, in one sentence; empty where none is kept."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,6 +90,11 @@ class Run:
     """Steps that an earlier process of this run has done."""
     budget: NightBudget | None = None
 
+    @property
+    def sentinel(self) -> Sentinel | None:
+        """The frozen environment that runs beside; None where none is kept."""
+        return self.header.sentinel
+
     @contextmanager
     def preparing(self) -> Iterator[None]:
         """What goes on inside is compiling and checking."""
@@ -109,12 +117,14 @@ class Run:
         """Whether the budget ended the step, which then is nobody's failure."""
         return outcome.death is not None and time.monotonic() >= self.ends_s
 
-    def finish_step(self, record: CaseRecord, replicate: int | None, outcomes: list[Outcome]) -> None:
+    def finish_step(
+        self, record: CaseRecord, replicate: int | None, outcomes: list[Outcome], sentinel: list[Outcome] | None = None
+    ) -> None:
         """Keep it for a process that goes on, and what it took for the next night."""
         if self.budget is not None and outcomes:
             self.budget.took(record, replicate, time.monotonic() - self.progress.step_began_s)
         if self.journal is not None:
-            self.journal.add(record.planned.case.case_id, replicate, outcomes)
+            self.journal.add(record.planned.case.case_id, replicate, outcomes, sentinel)
 
     @property
     def measured(self) -> bool:

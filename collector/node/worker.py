@@ -68,7 +68,7 @@ def serve(setup: WorkerSetup, send: object, box: Blackbox) -> None:
     from collector.node.bench import Bench
     from collector.node.calibrate import calibrate
     from collector.node.devices import open_device
-    from collector.node.environment import versions
+    from collector.node.environment import installed_packages, versions
     from collector.node.harness import Coordinator, Solo
     from collector.node.replay import can_replay
 
@@ -85,7 +85,7 @@ def serve(setup: WorkerSetup, send: object, box: Blackbox) -> None:
         Hello(
             pid=os.getpid(),
             device=msgspec.to_builtins(device.identity),
-            versions=versions(),
+            versions=versions() | (installed_packages() if setup.frozen else {}),
             timer=device.ratio_timer(setup.threads, 1),
             ranks_timer=device.ratio_timer(setup.threads, 2),
             replays=can_replay(device),

@@ -119,6 +119,7 @@ ROWS_QUERY = f"""
 select {_COLUMNS}
 from series s join results r on r.subject_id = s.subject_id and r.run_id = s.latest_run_id
 where s.device_unit is not distinct from $unit and r.measured_at >= $since and r.month >= $month
+  and r.role is distinct from 'sentinel'
 order by r.weight desc nulls last, r.case_id, r.arm
 """  # noqa: S608
 REACH = timedelta(days=45)

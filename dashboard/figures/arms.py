@@ -16,6 +16,9 @@ from dashboard.figures.run_axis import XAxis
 from dashboard.figures.template import label, thin
 from dashboard.palette import Mode
 
+SENTINEL = "sentinel:"
+"""Before the label of an arm that a frozen environment ran beside the normal one."""
+
 
 def arm_style(arm: str, mode: Mode) -> tuple[str, dict[str, Any]]:
     """Colour and line of an arm; the arms are told apart by dash and width too."""
@@ -27,10 +30,15 @@ def arm_style(arm: str, mode: Mode) -> tuple[str, dict[str, Any]]:
         return p.NAIVE.of(mode), {"width": 1}
     if arm == "candidate":
         return p.CANDIDATE.of(mode), {"width": 2}
+    if arm.startswith(SENTINEL):
+        return p.MUTED.of(mode), {"width": 1.3, "dash": "dot"}
     return p.CANDIDATE.of(mode), {"width": 1.6, "dash": "dashdot"}
 
 
 def arm_words(arm: str) -> str:
+    """The name of an arm for a reader."""
+    if arm.startswith(SENTINEL):
+        return f"{arm.removeprefix(SENTINEL)} in the sentinel"
     return {"aa": "A/A copy"}.get(arm, arm)
 
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from dashboard import palette as p
 from dashboard import words
 from dashboard.data.series import Point
-from dashboard.figures.arms import arm_style, arm_words, band_trace, hover_text, line_values
+from dashboard.figures.arms import SENTINEL, arm_style, arm_words, band_trace, hover_text, line_values
 from dashboard.figures.run_axis import SeriesView, XAxis
 from dashboard.figures.series_marks import draw_changes, draw_environment, draw_gaps
 from dashboard.figures.template import RIGHT_MARGIN_PX, figure, label, linear_ticks, log_ticks, spread, tick_text
@@ -58,7 +58,7 @@ def _arm_order(arm: str, focus: str) -> tuple[int, str]:
     """Drawn from the back: naive, A/A copy, optimized, candidates, the focus."""
     if arm == focus:
         return 9, arm
-    return {"naive": 0, "aa": 1, "planted": 2, "optimized": 3}.get(arm, 4), arm
+    return {"naive": 0, "aa": 1, "planted": 2, "optimized": 3}.get(arm, 2 if arm.startswith(SENTINEL) else 4), arm
 
 
 def _nightly(view: SeriesView, arm: str) -> list[Point]:

@@ -104,7 +104,7 @@ RESULTS = pa.schema(
         ("axes", pa.string()),  # JSON
         ("settings", pa.string()),  # JSON: timer, cache mode, threads, ranks
         ("weight", pa.float64()),  # share of production time within its suite, 0..1; null where the suite gives none
-        ("arm", pa.string()),  # naive, optimized, aa, candidate or candidate:NAME
+        ("arm", pa.string()),  # naive, optimized, aa, candidate, candidate:NAME; sentinel:ARM in a frozen environment
         ("role", pa.string()),  # bench_suite.contract.Role
         ("implementation", pa.string()),
         ("host", pa.string()),
