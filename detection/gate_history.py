@@ -12,6 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
 from detection.gate import (
@@ -26,7 +27,7 @@ from detection.gate import (
     nothing_to_judge,
     whole_answer,
 )
-from detection.gate_rules import check_rule
+from detection.gate_rules import check_rule, is_within
 from detection.old_reference import ANCHOR
 
 Row = Mapping[str, Any]
@@ -100,9 +101,12 @@ class _Track:
         self.held.clear()
         self._take(kept)
 
-    def add(self, seen: _Seen, line: GateLine) -> None:
-        """Takes in a run by what was said of it. What was beyond the limit for longer than a moment stays out."""
-        if line.beyond or (self.held and line.answer is not Answer.PASSED):
+    def add(self, seen: _Seen, line: GateLine | None) -> None:
+        """Takes in a run by what was said of it; None: it is within the limit, and so was what was before it.
+
+        What was beyond the limit for longer than a moment stays out.
+        """
+        if line is not None and (line.beyond or (self.held and line.answer is not Answer.PASSED)):
             self.held.append(seen)
         else:
             self._take([*(self.held if len(self.held) <= ODD_RUNS else ()), seen])
@@ -136,9 +140,9 @@ def gate_outcomes(
 ) -> list[GateOutcome]:
     """What the gate says of the runs of one device, each against the runs before it.
 
-    `rows` are results with their columns' names, runs oldest first. With `until` the last run asked about, for which
-    all that was accepted counts; for others what had been accepted before they started. Rules over loss curves are left
-    out: runs keep none.
+    `rows` are results with their columns' names, runs oldest first. With `until` of that run alone, for which all that
+    was accepted counts; for others what had been accepted before they started. Rules over loss curves are left out:
+    runs keep none.
     """
     by_run: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -152,7 +156,10 @@ def gate_outcomes(
         due = [act for act in acts if last or act.said_at <= at]
         acts = [act for act in acts if act not in due]
         _restart(tracks, rules, due)
-        lines = [line for rule in rules for line in _lines(gate, rule, own, tracks, at)]
+        asked = last or until is None
+        lines = [line for rule in rules for line in _lines(gate, rule, own, tracks, at, asked=asked)]
+        if not asked:
+            continue
         if not lines:
             lines = [nothing_to_judge(gate, (row["phase"] or "without phase" for row in own))]
         outcomes.append(GateOutcome(run_id=run_id, answer=whole_answer(lines), lines=tuple(lines)))
@@ -170,14 +177,24 @@ def _restart(tracks: Mapping[tuple[str, str], _Track], rules: Sequence[GateRule]
 
 
 def _lines(
-    gate: GatePolicy, rule: GateRule, rows: Sequence[Row], tracks: Mapping[tuple[str, str], _Track], at: datetime
+    gate: GatePolicy,
+    rule: GateRule,
+    rows: Sequence[Row],
+    tracks: Mapping[tuple[str, str], _Track],
+    at: datetime,
+    *,
+    asked: bool,
 ) -> list[GateLine]:
+    """The lines of a rule for a run, whose values the tracks take in; of a run that nobody asks about perhaps none."""
+    if not asked and rule.against is not Against.HISTORY:
+        return []
     own = [row for row in rows if row["arm"] == rule.arm and (not rule.phases or (row["phase"] or "") in rule.phases)]
     if rule.metric is GateMetric.FAILURES:
         return _failures(rule, own)
     own = [row for row in own if row["status"] != "skipped"]
     vendor = {row["case_id"]: _value(row, rule.metric) for row in rows if row["arm"] == "optimized"}
-    naive = {row["case_id"]: _value(row, rule.metric) for row in rows if row["arm"] == WITNESS}
+    witnessed = rule.metric is GateMetric.LATENCY_RATIO and rule.arm != WITNESS
+    naive = {row["case_id"]: _value(row, rule.metric) for row in rows if witnessed and row["arm"] == WITNESS}
     history = rule.against is Against.HISTORY
     cases = []
     for row in own:
@@ -197,13 +214,14 @@ def _lines(
                 low=_number(row["ratio_optimized_low"]),
                 high=_number(row["ratio_optimized_high"]),
                 witness=naive.get(row["case_id"], math.nan),
-                witness_history=tuple(seen.witness for seen in track.past),
+                witness_history=tuple(seen.witness for seen in track.past) if witnessed else (),
                 first=tuple(seen.value for seen in first),
-                witness_first=tuple(seen.witness for seen in first),
+                witness_first=tuple(seen.witness for seen in first) if witnessed else (),
             )
         )
-    lines = check_rule(rule, cases, false_discovery_rate=gate.false_discovery_rate)
-    for case, line in zip(cases, lines, strict=True):
+    quiet = not asked and all(not tracks[rule.name, c.subject_id].held and is_within(rule, c) for c in cases)
+    lines = [] if quiet else check_rule(rule, cases, false_discovery_rate=gate.false_discovery_rate)
+    for case, line in zip_longest(cases, lines):
         if history and math.isfinite(case.value):
             seen = _Seen(at=at, value=case.value, witness=case.witness)
             tracks[rule.name, case.subject_id].add(seen, line)

@@ -123,7 +123,7 @@ def _measured(rule: GateRule, case: GateCase) -> Change | GateLine:
     if len(past) < needed:
         return undecided(f"not enough history, {len(past)} runs; {needed} are needed.")
     own = _own_half_width(case) if paired else 0.0
-    return change_against(rule, case.value, past, own, [v for v in case.first if v > 0])
+    return change_against(rule, case.value, past, own, case.first)
 
 
 def _within_run(rule: GateRule, case: GateCase, before: float) -> Change:
@@ -144,26 +144,37 @@ def change_against(
     """
     sign, limit = _sign(rule), limit_of(rule)
     logs = [sign * math.log(v) for v in past]  # larger is worse
-    n = len(logs)
-    centre, words = _median(logs), f"{n} runs"
-    oldest = _median([sign * math.log(v) for v in first] or logs[:ANCHOR])
-    as_far = sum(x - centre > limit for x in logs)
+    n, newest = len(logs), _median(logs)
+    oldest = _oldest(rule, logs, first)
     if n >= ROBUST_FROM:
         sd, freedom = _robust_sd(logs), MAD_EFFICIENCY * (n - 1)
     else:
         mean = sum(logs) / n
         sd, freedom = math.sqrt(sum((x - mean) ** 2 for x in logs) / (n - 1)), n - 1.0
-    if (first or n >= 2 * ANCHOR) and oldest < centre:
-        centre, words = oldest, f"the first {ANCHOR} runs of its baseline"
-    error, size = sd * math.sqrt(1 + 1 / n), sign * math.log(value) - centre
+    error, size = sd * math.sqrt(1 + 1 / n), sign * math.log(value) - min(newest, oldest)
     return Change(
         size=size,
         half_width=max(_t(freedom) * error, own_half_width),
         p=_p_value(size - limit, error, freedom),
-        as_far=as_far,
+        as_far=sum(x - newest > limit for x in logs) if size > limit else 0,
         of=n,
-        words=words,
+        words=f"the first {ANCHOR} runs of its baseline" if oldest < newest else f"{n} runs",
     )
+
+
+def is_within(rule: GateRule, case: GateCase) -> bool:
+    """Whether a value held against history is itself within the limit, or there is nothing to hold it against."""
+    past = [v for v in case.history if v > 0]
+    if not case.value > 0 or len(past) < max(rule.minimum_runs, 2):
+        return True
+    logs = [_sign(rule) * math.log(v) for v in past]
+    return _sign(rule) * math.log(case.value) - min(_median(logs), _oldest(rule, logs, case.first)) <= limit_of(rule)
+
+
+def _oldest(rule: GateRule, logs: Sequence[float], first: Sequence[float]) -> float:
+    """The level of the first runs; infinite where there are too few later ones to tell them from."""
+    oldest = [_sign(rule) * math.log(v) for v in first if v > 0] or (logs[:ANCHOR] if len(logs) >= 2 * ANCHOR else [])
+    return _median(oldest) if oldest else math.inf
 
 
 def _robust_sd(logs: Sequence[float]) -> float:

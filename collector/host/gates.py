@@ -57,7 +57,7 @@ def check_run(
     run = chosen[-1]
     rows = _rows(lake, gate, run["device_unit"], None)
     found = gate_outcomes(gate, rows, accepted=_accepted(lake), until=run["run_id"])
-    lines = found[-1].lines if found and found[-1].run_id == run["run_id"] else (nothing_to_judge(gate, ()),)
+    lines = found[0].lines if found else (nothing_to_judge(gate, ()),)
     lines = (*lines, *(check_curves(rule, curves) for rule in gate.rules if rule.metric in CURVE_METRICS))
     return GateOutcome(run_id=run["run_id"], answer=whole_answer(lines), lines=lines)
 

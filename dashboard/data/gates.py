@@ -18,8 +18,8 @@ from detection.gate_dry_run import Covered, DryRun, GateRun, fold_dry_run
 from detection.gate_history import Accepted, gate_arms, gate_outcomes
 from store.lake.gate_rows import ACCEPTED_SERIES, CONFIRMED_SERIES, GATE_ROWS, GATE_RUNS
 
-AT_ONCE = 100_000
-"""Rows up to which a dry run is made without being asked for: they take about a second."""
+AT_ONCE = 20_000
+"""Rows up to which a dry run is made without being asked for: they take about two seconds."""
 
 
 def shipped_gates() -> list[GatePolicy]:

@@ -38,7 +38,7 @@ def draw_gates(device: latest.Device, since: datetime) -> None:
         return
     rows = data.rows_to_read(device.device_unit, len(runs))
     if rows > data.AT_ONCE and not st.toggle(f"Ask the gates about {words.counted(rows, 'row')}", key="ask-gates"):
-        st.html(markup.note("It takes about a second for each 100,000 rows."))
+        st.html(markup.note("It takes about a second for each 10,000 rows."))
         return
     for gate in data.shipped_gates():
         st.html(_gate(gate, data.dry_run(gate, device.device_unit, since)))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import pytest
 
 from detection.gate import Against, Answer, GateMetric, GatePolicy, GateRule
 from detection.gate_dry_run import Covered, DryRun, GateRun, fold_dry_run
@@ -166,3 +167,13 @@ def test_few_runs_are_undecided() -> None:
     """Before the least number of runs there is no answer, from there on there is one."""
     assert answers(gate_outcomes(GATE, ratios([1.0] * 8)))[:3] == [Answer.UNDECIDED] * 3
     assert answers(gate_outcomes(GATE, ratios([1.0] * 12)))[-1] is Answer.PASSED
+
+
+@pytest.mark.parametrize("until", [5, 24, 33, 47, 70, 89])
+def test_one_run_is_answered_as_in_the_walk_over_all(until: int) -> None:
+    """Runs that nobody asks about are passed over quickly, and leave the same reference."""
+    levels = [1.0] * 20 + [1.1] * 8 + [1.0] * 10 + [1.15] + [1.0] * 20 + [1.0 + 0.003 * n for n in range(31)]
+    rows = ratios(levels, noise=0.012)
+    whole = {outcome.run_id: outcome for outcome in gate_outcomes(GATE, rows)}
+    (alone,) = gate_outcomes(GATE, rows, until=f"r{until:03d}")
+    assert alone == whole[alone.run_id]
