@@ -101,6 +101,8 @@ class GateCase:
     """The optimized arm's value of the same run."""
     missing: str = ""
     """Why there is no value."""
+    held: int = 0
+    """Earlier runs, the newest, since the series went beyond the limit; they are not in `history`."""
     processes: int = 0
     """Of a paired ratio: how many processes it is of."""
     low: float = math.nan

@@ -210,6 +210,7 @@ def _lines(
                 subject_id=row["subject_id"],
                 optimized=vendor.get(row["case_id"], math.nan),
                 missing=_missing(row, rule.metric),
+                held=len(track.held),
                 processes=int(row["ratio_processes"] or 0),
                 low=_number(row["ratio_optimized_low"]),
                 high=_number(row["ratio_optimized_high"]),

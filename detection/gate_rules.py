@@ -223,7 +223,7 @@ def _judged(rule: GateRule, case: GateCase, change: Change, discovery: bool) -> 
         if witness.half_width <= limit or witness.size + witness.half_width <= limit:
             return said(Answer.PASSED, f"{moved}: the optimized arm moved")
         return said(Answer.UNDECIDED, f"{moved}: perhaps the optimized arm moved")
-    return said(Answer.FAILED)
+    return said(Answer.FAILED, f"first beyond it {case.held} runs before" if case.held else "")
 
 
 def _witness(rule: GateRule, case: GateCase) -> Change | None:

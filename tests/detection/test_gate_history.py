@@ -73,6 +73,7 @@ def test_a_slower_kernel_does_not_become_normal_by_waiting() -> None:
     said = dry(ratios([1.0] * 20 + [1.12] * 100))
     assert set(answers(said.outcomes)[20:]) == {Answer.FAILED}
     assert said.fired == 1
+    assert said.outcomes[-1].lines[0].sentence.endswith("at most +5.0 %; first beyond it 99 runs before.")
 
 
 def test_an_odd_night_fires_once_and_stays_in_the_history() -> None:
