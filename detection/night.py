@@ -23,13 +23,12 @@ from detection.discovery import benjamini_hochberg
 from detection.night_data import CommonShift, Floats, Night, NightJudgement
 from detection.night_evidence import MAD_EFFICIENCY, RECENT, evidence_of, recent_change
 from detection.night_rows import Rows
-from detection.night_words import figure
 from detection.noise_pool import NoisePool
 from detection.policy import Policy
 from detection.stats import MAD_TO_SD
 from detection.verdict import UNPAIRED, in_words, percent
 
-__all__ = ["RECENT", "CommonShift", "Night", "NightJudgement", "figure", "judge_night", "noise_of"]
+__all__ = ["RECENT", "CommonShift", "Night", "NightJudgement", "judge_night", "noise_of"]
 
 LEAST_TOLD = 2
 """Runs before an open finding that are enough to say whether it stands."""

@@ -15,7 +15,7 @@ from collector.host.history import Floats, Subject, UnitHistory, visible_columns
 from collector.host.run_verdicts import RunVerdicts, SubjectVerdict
 from collector.host.segments import Segments
 from collector.host.shift import Shift, runs_words
-from detection.night import figure
+from detection.night_words import figure
 from detection.old_reference import ANCHOR, EARLY_FROM, RECENT, OldReference, drift, early_step
 from detection.policy import Policy
 from detection.verdict import Metric, ReasonCode, Tier, Verdict, VerdictStatus, in_words, percent

@@ -20,7 +20,7 @@ from collector.host.run_verdicts import RunVerdicts, SubjectVerdict
 from collector.host.segments import Segments
 from collector.host.shift import Shift, runs_words
 from collector.host.shift_levels import name_two_levels_of_shifts
-from detection.night import figure
+from detection.night_words import figure
 from detection.online import Alert, DetectorError, OnlineDetector
 from detection.planned import compare_at
 from detection.policy import Policy
