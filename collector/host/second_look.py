@@ -81,7 +81,9 @@ def name_two_levels(
             if modes is not None:
                 found[subject_id] = modes
     verdicts = tuple(
-        bimodal_verdict(v, found[v.subject.subject_id]) if v in asked and v.subject.subject_id in found else v
+        bimodal_verdict(v, found[v.subject.subject_id])
+        if v.metric is Metric.LATENCY and v.moved and v.subject.subject_id in found
+        else v
         for v in judged.verdicts
     )
     return replace(judged, verdicts=verdicts)
