@@ -64,6 +64,8 @@ class GateRule:
     against: Against
     at_most: float
     """Largest allowed increase, relative (of throughput: decrease); against `limit` the largest value."""
+    at_least: float = 0
+    """Against history: a smaller increase, in the metric's unit, is within the limit whatever its share."""
     phases: tuple[str, ...] = ()
     """Phases that it concerns; empty: all."""
     arm: str = "candidate"
@@ -184,6 +186,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "metric": str,
     "against": str,
     "at_most": (int, float),
+    "at_least": (int, float),
     "phases": list,
     "arm": str,
     "minimum_samples": int,
@@ -205,7 +208,7 @@ def _rule(mapping: Mapping[str, Any], where: str) -> GateRule:
         raise PolicyError(f"{where}: metric is {mapping['metric']!r}, must be one of {', '.join(GateMetric)}")
     if mapping["against"] not in set(Against):
         raise PolicyError(f"{where}: against is {mapping['against']!r}, must be one of {', '.join(Against)}")
-    for key in ("at_most", "minimum_samples", "minimum_runs", "minimum_processes"):
+    for key in ("at_most", "at_least", "minimum_samples", "minimum_runs", "minimum_processes"):
         if mapping.get(key, 0) < 0:
             raise PolicyError(f"{where}: {key} is {mapping[key]}, must be >= 0")
     values = dict(mapping)

@@ -53,6 +53,7 @@ class Change:
 
     size: float
     half_width: float
+    limit: float
     p: float = 0.0
     """One-sided, of a change no larger than the limit."""
     as_far: int = 0
@@ -132,7 +133,7 @@ def _within_run(rule: GateRule, case: GateCase, before: float) -> Change:
     size, limit = _sign(rule) * math.log(case.value / before), limit_of(rule)
     freedom = max(case.processes - 1.0, 1.0)
     p = _p_value(size - limit, half / _t(freedom), freedom)
-    return Change(size=size, half_width=half, p=p, words="the optimized arm")
+    return Change(size=size, half_width=half, limit=limit, p=p, words="the optimized arm")
 
 
 def change_against(
@@ -142,7 +143,7 @@ def change_against(
 
     `first` are the oldest runs of the baseline, where they are not among them.
     """
-    sign, limit = _sign(rule), limit_of(rule)
+    sign = _sign(rule)
     logs = [sign * math.log(v) for v in past]  # larger is worse
     n, newest = len(logs), _median(logs)
     oldest = _oldest(rule, logs, first)
@@ -151,10 +152,13 @@ def change_against(
     else:
         mean = sum(logs) / n
         sd, freedom = math.sqrt(sum((x - mean) ** 2 for x in logs) / (n - 1)), n - 1.0
-    error, size = sd * math.sqrt(1 + 1 / n), sign * math.log(value) - min(newest, oldest)
+    before = min(newest, oldest)
+    error, size = sd * math.sqrt(1 + 1 / n), sign * math.log(value) - before
+    limit = limit_of(rule, math.exp(sign * before))
     return Change(
         size=size,
         half_width=max(_t(freedom) * error, own_half_width),
+        limit=limit,
         p=_p_value(size - limit, error, freedom),
         as_far=sum(x - newest > limit for x in logs) if size > limit else 0,
         of=n,
@@ -168,7 +172,8 @@ def is_within(rule: GateRule, case: GateCase) -> bool:
     if not case.value > 0 or len(past) < max(rule.minimum_runs, 2):
         return True
     logs = [_sign(rule) * math.log(v) for v in past]
-    return _sign(rule) * math.log(case.value) - min(_median(logs), _oldest(rule, logs, case.first)) <= limit_of(rule)
+    before = min(_median(logs), _oldest(rule, logs, case.first))
+    return _sign(rule) * math.log(case.value) - before <= limit_of(rule, math.exp(_sign(rule) * before))
 
 
 def _oldest(rule: GateRule, logs: Sequence[float], first: Sequence[float]) -> float:
@@ -198,7 +203,7 @@ def _p_value(beyond: float, error: float, freedom: float) -> float:
 
 
 def _judged(rule: GateRule, case: GateCase, change: Change, discovery: bool) -> GateLine:
-    limit, words = limit_of(rule), _words(rule, change)
+    limit, words = change.limit, _words(rule, change)
 
     def said(answer: Answer, more: str = "") -> GateLine:
         sentence = f"{words}; {more}." if more else f"{words}."
@@ -241,12 +246,12 @@ def _over(values: Sequence[float], witnesses: Sequence[float]) -> list[float]:
     return [v / w for v, w in zip(values, witnesses, strict=True) if v > 0 and w > 0]
 
 
-def limit_of(rule: GateRule) -> float:
-    """The limit of a change, of logarithms; a paired ratio is allowed a value, which is a change from 1."""
+def limit_of(rule: GateRule, before: float = math.inf) -> float:
+    """The limit of a change from `before`, of logarithms; a paired ratio is allowed a value: a change from 1."""
     if rule.metric is GateMetric.THROUGHPUT:
         return -math.log1p(-rule.at_most) if rule.at_most < 1 else math.inf
     if rule.against is not Against.LIMIT:
-        return math.log1p(rule.at_most)
+        return math.log1p(max(rule.at_most, rule.at_least / before))
     return math.log(rule.at_most) if rule.at_most > 0 else -math.inf
 
 
@@ -260,6 +265,8 @@ def _words(rule: GateRule, change: Change) -> str:
     interval = f" (95 % interval {percent(low, signed=True)} to {percent(high, signed=True)})"
     said = percent(math.expm1(sign * change.size), signed=True)
     most = f"at most {percent(rule.at_most)} less" if sign < 0 else f"at most {percent(rule.at_most, signed=True)}"
+    if rule.at_least:
+        most += f" or {rule.at_least:,.0f}"
     return f"{rule.metric.value} {said}{interval if change.half_width else ''} against {change.words}, {most}"
 
 

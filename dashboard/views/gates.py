@@ -99,7 +99,8 @@ def allows(rule: GateRule) -> str:
         return f"up to {rule.at_most:g}"
     way = "less" if rule.metric is GateMetric.THROUGHPUT else "more"
     beside = "its history" if rule.against is Against.HISTORY else "the optimized arm"
-    return f"{words.percent(rule.at_most)} {way} than {beside}"
+    slack = f", or {words.counted(round(rule.at_least), 'byte')}" if rule.metric is GateMetric.PEAK_MEMORY else ""
+    return f"{words.percent(rule.at_most)} {way} than {beside}{slack if rule.at_least else ''}"
 
 
 def needs(rule: GateRule) -> str:

@@ -160,6 +160,15 @@ def test_exact_values_need_no_noise() -> None:
     assert told == [Answer.PASSED, Answer.PASSED, Answer.FAILED]
 
 
+def test_a_small_increase_of_something_small_is_within_the_limit() -> None:
+    """16 KiB more of 56 KiB are 29 %, and less than 64 KiB; 29 % of 56 MiB are not."""
+    memory = rule(GateMetric.PEAK_MEMORY, 0.02, minimum_runs=2, at_least=65536)
+    assert answer(memory, case(73728.0, history=(57344.0, 57344.0))) is Answer.PASSED
+    line = said(memory, case(73728e3, history=(57344e3, 57344e3)))
+    assert line.answer is Answer.FAILED
+    assert line.sentence.endswith("against 2 runs, at most +2.0 % or 65,536.")
+
+
 def test_rules_concern_their_phases() -> None:
     """A rule for prefill says nothing of decode."""
     assert check_rule(rule(phases=("prefill",)), [case(2.0)]) == []
