@@ -230,7 +230,7 @@ def with_sentinel(
         cause=cause.sentence,
         evidence=replace(
             facts.evidence,
-            tiles=(*facts.evidence.tiles, tile),
+            tiles=(*facts.evidence.tiles[:1], tile, *facts.evidence.tiles[1:]),  # a page shows the first four
             other_causes=alternatives(cause, left, moved=len(moved), measured=len(measured)),
         ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -28,7 +29,8 @@ def sentinel_result_rows(record: CaseRecord, sentinel: Sentinel, facts: RunFacts
             continue
         found = other.arms.get(arm.arm.label) or ArmRecord(arm=arm.arm)
         found.fate = _fate(record, arm, found, sentinel) or found.fate
-        rows.append(_renamed(result_row(other, found, there), record, arm, there))
+        row = _renamed(result_row(other, found, there), record, arm, there)
+        rows.append(row | {"repro": f"{row['repro']} --sentinel {shlex.quote(sentinel.python)}"})
     return rows
 
 

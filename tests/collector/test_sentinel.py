@@ -9,7 +9,8 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -18,11 +19,13 @@ from bench_suite.contract import Phase, Role, parse_case_id
 from bench_suite.suite import Method, PlannedCase, Suite, load_suite
 from collector.cli.run import check_share
 from collector.errors import UsageError
-from collector.node.crew import Crew, CrewError
+from collector.node.crew import Crew, CrewError, Outcome
 from collector.node.devices.base import DeviceIdentity
-from collector.node.journal import RunHeader
+from collector.node.journal import Journal, RunHeader
 from collector.node.ledger import ArmRecord, CaseRecord
+from collector.node.opening import replay
 from collector.node.protocol import Arm, ArmsListed, Hello, PassSamples, WorkerSetup
+from collector.node.run_state import Run
 from collector.node.sentinel import (
     Sentinel,
     choose_cases,
@@ -57,7 +60,10 @@ FACTS = RunFacts(
     threads=1,
     hello=HELLO,
 )
-ARMS = (Role.NAIVE, Role.OPTIMIZED, Role.AA, Role.CANDIDATE)
+LISTED = [
+    Arm(label=role.value, role=role, implementation="x")
+    for role in (Role.NAIVE, Role.OPTIMIZED, Role.AA, Role.CANDIDATE)
+]
 
 
 def samples(arm: str, seconds: float) -> PassSamples:
@@ -74,9 +80,8 @@ def both(*, normal_s: float = 2e-3, frozen_s: float = 1e-3) -> CaseRecord:
     record = CaseRecord(planned=CASE, ratio_timer="thread_time", sentinel=frozen_record(CASE))
     assert record.sentinel is not None
     record.sentinel.ratio_timer = "thread_time"
-    listed = ArmsListed(arms=[Arm(label=r.value, role=r, implementation="x") for r in ARMS], unsupported={})
     for found, seconds in ((record, normal_s), (record.sentinel, frozen_s)):
-        for arm in listed.arms:
+        for arm in LISTED:
             found.arms.setdefault(arm.label, ArmRecord(arm=arm))
         for label, arm_record in found.arms.items():
             if arm_record.fate is None:
@@ -164,6 +169,7 @@ def test_each_arm_that_it_runs_has_a_row_of_its_own() -> None:
     row = found["sentinel:candidate"]
     assert (row["role"], row["status"], row["time_processes_s"]) == ("sentinel", "measured", [1e-3, 1e-3])
     assert row["ratio_optimized"] == pytest.approx(1.0)
+    assert row["repro"].endswith("--device cpu --sentinel /opt/s/bin/python")
     kept = sentinel_sample_rows(both(), KEPT, FACTS)
     assert {s["arm"] for s in kept} == set(found) and all(list(s) == SAMPLES.names for s in kept)
     assert {s["subject_id"] for s in kept} == {r["subject_id"] for r in found.values()}
@@ -203,6 +209,24 @@ def replace_sentinel(record: CaseRecord) -> CaseRecord:
     """The record of a case that the sentinel is not to measure."""
     record.sentinel = None
     return record
+
+
+def test_what_a_killed_run_measured_in_it_is_read_again(tmp_path: Path) -> None:
+    """A step of the journal holds what both environments said; a later process enters it into both records."""
+    said = {
+        label: Outcome(messages=[ArmsListed(arms=LISTED, unsupported={}), samples("candidate", seconds)])
+        for label, seconds in (("normal", 2e-3), ("sentinel", 1e-3))
+    }
+    (tmp_path / "r").mkdir()
+    journal = Journal(tmp_path / "r")
+    journal.add(CASE.case.case_id, 0, [said["normal"]], [said["sentinel"]])
+    record = CaseRecord(planned=CASE, sentinel=frozen_record(CASE))
+    replay(cast(Run, SimpleNamespace(records=[record], done=set())), journal)
+
+    assert record.sentinel is not None
+    found = [r.arms["candidate"].passes[0][1].wall_s[0] for r in (record, record.sentinel)]
+    assert found == [2e-3, 1e-3]
+    assert "naive" in record.sentinel.excluded
 
 
 def test_a_run_goes_on_only_with_the_same_sentinel() -> None:
