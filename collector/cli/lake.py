@@ -11,6 +11,7 @@ from collector.cli.options import Json, Store
 from collector.cli.places import store_uri
 
 if TYPE_CHECKING:
+    from store.lake.lake import Lake
     from store.lake.maintenance import StoreStats
 
 store_app = typer.Typer(
@@ -79,7 +80,8 @@ def sql(
     query: Annotated[str, typer.Argument(help="One SELECT; the tables are views of the same names.")],
     store: Store = None,
     as_of: Annotated[
-        int | None, typer.Option(help="Answer as if only so many runs had arrived: an ingest sequence.")
+        str | None,
+        typer.Option(help="Answer as was known then: a time, as 2026-11-24T06:00Z, or an ingest sequence, as 17."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Rows as JSON, one a line.")] = False,
 ) -> None:
@@ -89,7 +91,8 @@ def sql(
     """
     from store.lake.lake import Lake
 
-    table = Lake.open(store_uri(store)).sql(query, as_of=as_of)
+    lake = Lake.open(store_uri(store))
+    table = lake.sql(query, as_of=None if as_of is None else _sequence(lake, as_of))
     if as_json:
         for row in table.to_pylist():
             typer.echo(json.dumps(row, default=str))
@@ -97,6 +100,26 @@ def sql(
     typer.echo("\t".join(table.column_names))
     for row in table.to_pylist():
         typer.echo("\t".join("" if value is None else str(value) for value in row.values()))
+
+
+def _sequence(lake: Lake, text: str) -> int:
+    """The ingest sequence that --as-of means."""
+    from datetime import datetime
+
+    from collector.errors import UsageError
+
+    if text.isdecimal():
+        latest = lake.latest_seq()
+        if int(text) > latest:
+            raise UsageError(f"--as-of is {text}, must be at most {latest}, the newest ingest sequence of the store")
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--as-of is {text!r}, must be an ingest sequence or a time, as 2026-11-24T06:00Z") from None
+    if at.tzinfo is None:
+        raise UsageError(f"--as-of is {text!r}, has no time zone: write {text}{'Z' if 'T' in text else 'T00:00Z'}")
+    return lake.seq_at(at)
 
 
 def show_stats(store: Store = None, as_json: Json = False) -> None:

@@ -175,6 +175,27 @@ def test_sql_prints_rows(collector: Collector) -> None:
     assert [json.loads(line)["run_id"] for line in lines] == ["run-0", "run-1"]
 
 
+def test_the_past_is_asked_by_time_too(collector: Collector) -> None:
+    """As of a moment before the first ingest nothing had arrived, as of one after the last all had."""
+    query = "SELECT count(*) AS n FROM runs"
+    assert said(collector("sql", query, "--as-of", "2001-01-01T00:00Z")).splitlines() == ["n", "0"]
+    assert said(collector("sql", query, "--as-of", "2199-01-01T01:00+01:00")).splitlines() == ["n", str(NIGHTS)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("99", f"--as-of is 99, must be at most {NIGHTS}"),
+        ("-1", "--as-of is '-1', must be an ingest sequence or a time"),
+        ("tuesday", "--as-of is 'tuesday', must be an ingest sequence or a time"),
+        ("2026-11-24", "has no time zone: write 2026-11-24T00:00Z"),
+    ],
+)
+def test_a_past_that_is_none_is_refused(collector: Collector, text: str, words: str) -> None:
+    """A sequence that was never given, or a time without zone, is one line: not an answer to another question."""
+    assert words in refusal(collector("sql", "SELECT 1", "--as-of", text))
+
+
 def test_sql_refuses_what_is_no_select(collector: Collector) -> None:
     """A statement that is no SELECT is one line and exit code 2."""
     assert "must be one SELECT" in refusal(collector("sql", "DROP TABLE results"))
