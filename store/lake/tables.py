@@ -24,7 +24,7 @@ VERDICTS = pa.schema(
         ("device_unit", pa.string()),
         ("metric", pa.string()),  # latency, latency_ratio, latency_p99, peak_memory, error
         ("tier", pa.string()),  # in_run | tonight | confirm | online
-        ("against", pa.string()),  # naive | optimized | history | model (what the cost model expects of a new shape)
+        ("against", pa.string()),  # naive | optimized | sentinel | history | model (what is expected of a new shape)
         ("status", pa.string()),  # detection.verdict.VerdictStatus
         ("code", pa.string()),  # detection.verdict.ReasonCode
         ("sentence", pa.string()),
