@@ -137,12 +137,12 @@ class GateLine:
 def nothing_to_judge(gate: GatePolicy, phases: Iterable[str]) -> GateLine:
     """The line of a run with no case that a rule of the gate concerns; `phases` are those that the run has."""
     asked = sorted({phase for rule in gate.rules for phase in rule.phases})
-    arms = ", ".join(sorted({rule.arm for rule in gate.rules}))
-    concerns = f"cases of {', '.join(asked)}" if asked else "cases"
-    there = ", ".join(sorted(set(phases))) or "none"
+    arms = " or ".join(sorted({rule.arm for rule in gate.rules}))
+    concerns = f"cases of {' and '.join(asked)}" if asked else "cases"
+    there = f"cases of {' and '.join(found)}" if (found := sorted(set(phases))) else "no case"
     words = (
-        f"Nothing to judge: the gate concerns {concerns} with the arm {arms}; phases in this run: {there}. "
-        "Measure a suite with such cases (`collector suite show NAME`), or name a run that did (--run)."
+        f"Nothing to judge: the gate concerns {concerns} (arm {arms}), and this run has {there}. "
+        "Measure a suite with such cases, or ask about a run that has them."
     )
     return GateLine(rule="", case_id="", answer=Answer.UNDECIDED, sentence=words)
 

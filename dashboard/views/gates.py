@@ -79,7 +79,7 @@ def _newest(use: data.RuleUse, of_the_run: bool) -> object:
     chip = markup.chip(worst.value, ANSWER_TONES[worst])
     count = words.count_of(use.newest[worst], whole, "cases" if whole != 1 else "case")
     first = chip if of_the_run else markup.join([chip, " ", count])
-    return two_lines(first, words.clip(use.telling.sentence, 160)) if use.telling else first
+    return two_lines(first, words.clip(use.telling.sentence, 240)) if use.telling else first
 
 
 def reads(rule: GateRule) -> str:

@@ -44,7 +44,7 @@ def test_nothing_to_judge_is_undecided(store: Path, arguments: tuple[str, ...]) 
     said = gate(store, *arguments)
     assert said.exit_code == 4
     assert "passed" not in said.output
-    assert "Nothing to judge: the gate concerns cases of post_training, training" in said.output
+    assert "Nothing to judge: the gate concerns cases of post_training and training" in said.output
 
 
 def test_loss_curves_alone_open_no_gate(store: Path, tmp_path: Path) -> None:

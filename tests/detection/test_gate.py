@@ -28,10 +28,8 @@ def test_a_run_without_a_case_of_the_gate_is_told() -> None:
     """What the gate concerns, what the run has, and the way out, in one line that is undecided."""
     said = nothing_to_judge(load_gate("training"), ["decode", "prefill", "decode"])
     assert said.answer is Answer.UNDECIDED
-    assert (
-        "cases of post_training, training with the arm candidate; phases in this run: decode, prefill" in said.sentence
-    )
-    assert "--run" in said.sentence
+    assert "concerns cases of post_training and training (arm candidate)" in said.sentence
+    assert "this run has cases of decode and prefill. Measure a suite" in said.sentence
 
 
 def test_a_gate_reads_its_numbers() -> None:
