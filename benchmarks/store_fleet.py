@@ -133,7 +133,8 @@ class Fleet:
             known[name] = _without(name, arm, base * self.random.uniform(1.0, 1.1, n))
         for name in LISTED:
             base = latency if name.endswith("_s") else np.log(ratio)
-            values = base[:, None] + self.random.normal(0.0, 0.01, (n, REPLICATES))
+            noise = self.random.normal(0.0, 0.01, (n, REPLICATES))
+            values = base[:, None] * np.exp(noise) if name.endswith("_s") else base[:, None] + noise
             known[name] = _lists(values, hidden=_of_itself(name, arm))
         return _table("results", known, n)
 
