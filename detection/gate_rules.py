@@ -13,7 +13,9 @@ rule
 
 - fails a case whose whole interval is beyond the limit, if its p (one-sided, of a change no larger than the limit) is a
   discovery among the rule's cases of the run (Benjamini and Hochberg 1995), and if this is nothing that the series
-  does now and then: not on one of two levels that it had, nor as far away as more than 5 % of its runs were;
+  does now and then: not on one of two levels that it had, nor as far away as more than 5 % of its runs were. p is never
+  below the share of all the cases' earlier values that were as many standard deviations out, for the k-th run in a row
+  the k-th power of it: where now and then a run is throttled, one night proves nothing, and two do;
 - passes one within the limit, unless the interval is wider than the limit and reaches beyond it;
 - is undecided else.
 
@@ -30,6 +32,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from detection.discovery import benjamini_hochberg
@@ -38,6 +41,8 @@ from detection.modes import only_shares_moved
 from detection.old_reference import ANCHOR
 from detection.stats import MAD_TO_SD
 from detection.verdict import percent
+
+Floats = NDArray[np.float64]
 
 ROBUST_FROM = 8
 """Runs from which on the spread is a MAD."""
@@ -62,18 +67,46 @@ class Change:
     """Earlier runs."""
     words: str = ""
     """What it is held against."""
+    sd: float = 0.0
+    """Of one run."""
+    deviations: tuple[float, ...] = ()
+    """Of the earlier runs from their median."""
+
+    def scores(self) -> Floats:
+        """The deviations, in standard deviations; without any spread infinite where there is one."""
+        far = np.array(self.deviations, dtype=float)
+        return far / self.sd if self.sd > 0 else np.where(far > 0, np.inf, 0.0)
 
 
 def check_rule(rule: GateRule, cases: Sequence[GateCase], *, false_discovery_rate: float = 0.05) -> list[GateLine]:
     """The rule's answer for every case that it concerns."""
     asked = [case for case in cases if not rule.phases or case.phase in rule.phases]
     changes = [_measured(rule, case) for case in asked]
-    p = np.array([change.p if isinstance(change, Change) else math.nan for change in changes])
-    found = benjamini_hochberg(p, false_discovery_rate)
+    found = benjamini_hochberg(_p_values(asked, changes), false_discovery_rate)
     return [
         change if isinstance(change, GateLine) else _judged(rule, case, change, bool(discovery))
         for case, change, discovery in zip(asked, changes, found, strict=True)
     ]
+
+
+def _p_values(cases: Sequence[GateCase], changes: Sequence[Change | GateLine]) -> Floats:
+    """Of each change, where earlier values of the cases were as far out never below their share; else NaN.
+
+    A value that is beyond the limit for the k-th run in a row has the k-th power of that share.
+    """
+    p = np.array([change.p if isinstance(change, Change) else math.nan for change in changes])
+    held = [change for change in changes if isinstance(change, Change) and change.deviations]
+    beyond = [i for i, c in enumerate(changes) if isinstance(c, Change) and c.deviations and c.size > c.limit]
+    if beyond:
+        scores = np.sort(np.concatenate([change.scores() for change in held]))
+        for i in beyond:
+            change = changes[i]
+            assert isinstance(change, Change)
+            score = change.size / change.sd if change.sd > 0 else math.inf
+            as_far = scores.size - int(np.searchsorted(scores, score, side="left"))
+            if as_far:
+                p[i] = max(p[i], ((as_far + 1) / (scores.size + 1)) ** (cases[i].held + 1))
+    return p
 
 
 def _line(rule: GateRule, case: GateCase, answer: Answer, sentence: str, *, beyond: bool = False) -> GateLine:
@@ -163,6 +196,8 @@ def change_against(
         as_far=sum(x - newest > limit for x in logs) if size > limit else 0,
         of=n,
         words=f"the first {ANCHOR} runs of its baseline" if oldest < newest else f"{n} runs",
+        sd=sd,
+        deviations=tuple(x - newest for x in logs),
     )
 
 
@@ -215,13 +250,13 @@ def _judged(rule: GateRule, case: GateCase, change: Change, discovery: bool) -> 
         return said(Answer.UNDECIDED, "the interval is wider than the limit")
     if change.size - change.half_width <= limit:
         return said(Answer.UNDECIDED, "the interval holds the limit")
-    if not discovery:
-        return said(Answer.UNDECIDED, "among so many cases that may be chance")
     if change.as_far and (change.as_far + 1) / (change.of + 1) > SEEN_BEFORE:
         return said(Answer.UNDECIDED, f"{change.as_far} of the earlier runs were as far away")
     earlier = [math.log(v) for v in (*case.first, *case.history) if v > 0]
     if rule.against is Against.HISTORY and only_shares_moved(earlier, [math.log(case.value)], limit) is not None:
         return said(Answer.UNDECIDED, "it has two levels, and this is one of them")
+    if not discovery:
+        return said(Answer.UNDECIDED, "such values come among its cases now and then, the next runs decide")
     witness = _witness(rule, case)
     if witness is not None and witness.size <= limit:
         moved = f"but {percent(math.expm1(witness.size), signed=True)} against the naive arm"

@@ -137,6 +137,17 @@ def test_one_of_two_levels_is_no_regression() -> None:
     assert "two levels" in rising.sentence
 
 
+@pytest.mark.parametrize(("held", "expected"), [(0, Answer.UNDECIDED), (1, Answer.FAILED)])
+def test_where_runs_are_throttled_now_and_then_one_is_no_proof(held: int, expected: Answer) -> None:
+    """One value in forty of all cases is 15 % up: the first such night of a case is undecided, the second fails."""
+    rng = np.random.default_rng(8)
+    past = np.exp(rng.normal(0, 0.01, (30, 40)))
+    past[np.arange(30), rng.integers(0, 40, 30)] *= 1.15
+    others = [case(1.0, history=tuple(row)) for row in past[1:]]
+    line, *_ = check_rule(rule(), [case(1.14, history=tuple(past[0, past[0] < 1.1]), held=held), *others])
+    assert line.answer is expected
+
+
 def test_throughput_is_worse_when_smaller() -> None:
     """10 % less throughput fails, and the sentence counts throughput; 10 % more passes."""
     line = said(rule(GateMetric.THROUGHPUT), case(0.9))
