@@ -5,15 +5,16 @@ rest), 3 % of the runs of a series throttled by 5 to 20 %, half of those unseen 
 confirm run. The judges are those of `detection`: tonight, the online detector, confirm runs judged together, later
 nights. Counted are confirmed findings.
 
-Usage: python -m benchmarks.nights [--seeds 5] [--first-seed 1000] [--steps 0,0.03,0.05,0.1,0.2]
+Usage: python -m benchmarks.nights [--seeds 5] [--first-seed 1000] [--steps 0,0.03,0.05,0.1,0.2] [--out FILE.md]
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import time
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 
@@ -169,28 +170,41 @@ def _night(
     )
 
 
+def row(step: float, tallies: list[Tally]) -> str:
+    """One line of the table: all seeds of one size of step."""
+    delays = np.array([d for t in tallies for d in t.delays])
+    shares = [f"{float((delays <= n).mean()):.3f}" if delays.size else "-" for n in (1, 5, 14)]
+    false = 1000 * sum(t.false for t in tallies) / sum(t.series_nights for t in tallies)
+    a_night = [sum(getattr(t, name) for t in tallies) / (NIGHTS * len(tallies)) for name in ("suspicions", "reruns")]
+    cells = [f"{step:.0%}" if step else "none", f"{false:.3f}", *(f"{n:.2f}" for n in a_night), *shares]
+    return "| " + " | ".join(cells) + " |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=1000)
     parser.add_argument("--steps", default="0,0.03,0.05,0.1,0.2", help="sizes of the step, relative; 0 is none")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    print(f"policy {POLICY.name} {POLICY.version}: {SERIES} series, {NIGHTS} nights, {options.seeds} seeds")
-    print("step   false per 1,000   suspicions/night   re-runs/night   seen: first night   within 5   within 14")
+    lines = [
+        "# Whole nights: false alarms, and how soon a step is seen",
+        "",
+        f"`python -m benchmarks.nights --seeds {options.seeds} --first-seed {options.first_seed} "
+        f"--steps {options.steps}`, {datetime.now(UTC):%Y-%m-%d}, policy {POLICY.name} {POLICY.version}, "
+        f"{SERIES} series, {NIGHTS} nights. "
+        "What is simulated stands at the head of benchmarks/nights.py; nothing here depends on the machine.",
+        "",
+        "| step | false per 1,000 series-nights | suspicions a night | re-runs a night | seen the first night | "
+        "within 5 | within 14 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    print("\n".join(lines), flush=True)
     for step in map(float, options.steps.split(",")):
-        start = time.perf_counter()
-        tallies = [Simulation(options.first_seed + s, step).run() for s in range(options.seeds)]
-        nights = sum(t.series_nights for t in tallies)
-        delays = np.array([d for t in tallies for d in t.delays])
-        shares = [f"{float((delays <= n).mean()):.3f}" if delays.size else "-" for n in (1, 5, 14)]
-        counted = NIGHTS * options.seeds
-        false = 1000 * sum(t.false for t in tallies) / nights
-        suspicions, reruns = (sum(getattr(t, n) for t in tallies) / counted for n in ("suspicions", "reruns"))
-        print(
-            f"{step:4.0%}   {false:15.3f}   {suspicions:16.2f}   {reruns:13.2f}"
-            f"   {shares[0]:>17}   {shares[1]:>8}   {shares[2]:>9}   ({time.perf_counter() - start:.0f} s)",
-            flush=True,
-        )
+        lines.append(row(step, [Simulation(options.first_seed + s, step).run() for s in range(options.seeds)]))
+        print(lines[-1], flush=True)
+    if options.out:
+        options.out.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
