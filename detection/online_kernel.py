@@ -32,7 +32,7 @@ from detection.online_scores import (
     was_drifting,
 )
 
-SCORES_DIGEST: Final = "fc633fec0c6a"
+SCORES_DIGEST: Final = "9e37552e9676"
 """Of online_scores.py. Numba's cache looks at this file only: a change there must change something here."""
 
 HISTORY_SIZE: Final = 240
@@ -58,7 +58,7 @@ AT, CHANGE, DIRECTION, EFFECT, SCORE, N_BEFORE, N_AFTER, ALERT_SIZE = range(8)
 SAME_CHANGE: Final = 5
 """A change located within so many values of the last reported one of its direction is that one again."""
 WATCH_LENGTH: Final = 25
-WATCH_LIMIT: Final = 5.0
+WATCH_LIMIT: Final = 6.5
 """Log-likelihood ratio, in favour of the old level, at which a change is taken back."""
 WATCH_LARGEST_SHIFT: Final = 4.0
 

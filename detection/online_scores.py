@@ -38,27 +38,27 @@ GROUPS: Final = 4
 LARGEST_GROUP: Final = 40
 GROUP_FIRST: Final = np.array([3, 6, 11, 21])
 GROUP_LAST: Final = np.array([5, 10, 20, 40])
-THRESHOLDS: Final = np.array([3.9, 4.2, 4.26, 4.0])
+THRESHOLDS: Final = np.array([3.87, 4.35, 4.31, 3.89])
 """In standard deviations, for windows of 3-5, 6-10, 11-20, 21-40 values."""
-CLIPS: Final = np.array([2.42, 2.1, 1.58, 1.42])
+CLIPS: Final = np.array([2.48, 1.85, 1.62, 1.57])
 """Most that one value can count for a change. Less in long windows, where a burst of outliers must not decide."""
-OPPOSITE_CLIP: Final = 0.62
+OPPOSITE_CLIP: Final = 0.77
 """Share of the clip that one value can count against a change: rare excursions the other way hide few real shifts."""
-SMALL_SAMPLE: Final = 12.5
-SMALL_SAMPLE_LIMIT: Final = 0.875
+SMALL_SAMPLE: Final = 11.0
+SMALL_SAMPLE_LIMIT: Final = 0.855
 """Thresholds grow by the factor SMALL_SAMPLE_LIMIT + SMALL_SAMPLE / n for a baseline of n values, from 1 on."""
-SHORTEST_WORTH: Final = 1.08
+SHORTEST_WORTH: Final = 1.1
 """Three values must say so much more than longer windows."""
-USUAL_EXCURSION: Final = 1.44
+USUAL_EXCURSION: Final = 1.6
 """The newest values must go so many times further than any window of their length in the baseline did."""
 LEAST_VARIANCE: Final = 0.5
-SPREAD_WEIGHT: Final = 0.32
+SPREAD_WEIGHT: Final = 1.0
 SPREAD_CLIP: Final = 5.0
 LAGS: Final = 20
-CORRELATION_GATE: Final = 2.0
-"""Autocorrelation counts from two standard errors, 2 / sqrt(n), on; each lag then less one standard error."""
+CORRELATION_GATE: Final = 2.15
+"""Autocorrelation counts from 2.15 standard errors, 2.15 / sqrt(n), on; each lag then less one standard error."""
 LOCATION_CLIP: Final = 3.0
-LOCATION_SLACK: Final = 0.5
+LOCATION_SLACK: Final = 0.57
 MEMORY: Final = 20.0
 """Weight, in values, of the scale before a change while the history after it is short."""
 
