@@ -117,7 +117,7 @@ class CostModel:
 
 def fit_cost_model(measured: Sequence[Costed]) -> CostModel | None:
     """The model of these cases; None where there are too few with a time and a roofline."""
-    usable = [c for c in measured if c.roofline_s > 0 and math.isfinite(c.seconds) and c.seconds > 0]
+    usable = [c for c in measured if c.roofline_s > 0 and math.isfinite(c.seconds) and c.seconds > 0 and _has_size(c)]
     usable.sort(key=lambda c: (c.roofline_s, c.shape.case_id))
     if len(usable) > MOST_CASES:
         usable = [usable[i] for i in np.linspace(0, len(usable) - 1, MOST_CASES).astype(int).tolist()]
@@ -126,6 +126,11 @@ def fit_cost_model(measured: Sequence[Costed]) -> CostModel | None:
         return None
     model = _fitted(usable, axes)
     return replace(model, factor=_factor(_held_out_errors(usable, axes)))
+
+
+def _has_size(costed: Costed) -> bool:
+    """Whether no size is zero: an empty case may be measured, and says nothing of others."""
+    return all(size > 0 for size in sizes_of(costed.shape).values())
 
 
 def _fitted(cases: Sequence[Costed], axes: tuple[str, ...]) -> CostModel:

@@ -86,3 +86,14 @@ def test_too_few_or_unlike_cases_are_not_predicted() -> None:
     assert model is not None
     assert model.expect(Costed(shape=Shape(case_id="x", axes={"K": (3.0,)}), roofline_s=1e-6)) is None
     assert model.expect(Costed(shape=costed(8, 512).shape, roofline_s=math.nan)) is None
+
+
+def test_an_empty_case_is_left_out() -> None:
+    """A measured case with a size of zero changes nothing for the others, and has no expectation itself."""
+    cases = some(20, 4, 0.02)
+    empty = costed(16, 0)
+    assert empty.roofline_s > 0
+    model, without = fit_cost_model([*cases, empty]), fit_cost_model(cases)
+    assert model is not None and without is not None
+    assert model.expect(costed(100, 2048)) == without.expect(costed(100, 2048))
+    assert model.expect(empty) is None
