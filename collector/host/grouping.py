@@ -58,7 +58,7 @@ def group_moves(judged: RunVerdicts, history: UnitHistory, policy: Policy) -> tu
     by_cause: dict[tuple[str, Metric, int, bool], list[SubjectVerdict]] = defaultdict(list)
     judged_ratios = (v for v in judged.verdicts if v.metric is Metric.LATENCY_RATIO and v.verdict.change is not None)
     paired = {v.subject.case_id for v in judged_ratios}
-    denominators = _moved_denominators(judged, history, policy)
+    explained = _moved_denominators(judged, policy)
     for said in judged.verdicts:
         if not said.moved or said.subject.role in SILENT_ROLES:
             continue
@@ -66,7 +66,7 @@ def group_moves(judged: RunVerdicts, history: UnitHistory, policy: Policy) -> tu
             continue  # the paired ratio speaks for the case: an unpaired time has the host in it
         if judged.shift is not None and said.metric in UNPAIRED and said.verdict.code is not ReasonCode.BEYOND_FLOOR:
             continue  # on a night when the host moved, what is left of a series must be beyond doubt
-        denominator = said.metric is Metric.LATENCY_RATIO and said.subject.case_id in denominators
+        denominator = said.metric is Metric.LATENCY_RATIO and said.subject.subject_id in explained
         if said.metric is Metric.LATENCY_RATIO and said.subject.role == "naive" and not denominator:
             continue  # nobody ships the textbook: it is a witness
         arm = "optimized" if denominator else said.subject.arm
@@ -100,29 +100,40 @@ def _rank(said: SubjectVerdict) -> tuple[float, float, str]:
     return (-(said.subject.weight or 0.0) * change, -change, said.subject.subject_id)
 
 
-def _moved_denominators(judged: RunVerdicts, history: UnitHistory, policy: Policy) -> frozenset[str]:
-    """Cases whose optimized arm explains what its candidates did."""
+def _moved_denominators(judged: RunVerdicts, policy: Policy) -> frozenset[str]:
+    """Ratio series that moved because the optimized arm of their case did, by `subject_id`.
+
+    Each candidate is asked by itself: an optimized arm that moved by 5 % explains one that moved by as much, and not
+    another of the same case that became half as fast. The naive arm goes with the candidates that it is the witness
+    of; where a case has none, it is asked itself.
+    """
     floor = policy.floor(Metric.LATENCY_RATIO, judged.run.device_kind)
     by_case: dict[str, list[SubjectVerdict]] = defaultdict(list)
     for said in judged.verdicts:
         if said.metric in (Metric.LATENCY_RATIO, Metric.LATENCY) and said.verdict.change is not None:
             by_case[said.subject.case_id].append(said)
-    found = set()
-    for case_id, said_of_case in by_case.items():
-        change = {(s.metric, s.subject.role): s.verdict.change for s in said_of_case}
-        arms = ArmsMoved(
-            candidate_ratio=change.get(
-                (Metric.LATENCY_RATIO, "candidate"), change.get((Metric.LATENCY_RATIO, "naive"))
-            ),
-            naive_ratio=change.get((Metric.LATENCY_RATIO, "naive")),
-            candidate_latency=change.get((Metric.LATENCY, "candidate")),
-            optimized_latency=change.get((Metric.LATENCY, "optimized")),
-        )
-        only_naive = (Metric.LATENCY_RATIO, "candidate") not in change
-        if only_naive:
-            arms = replace(arms, naive_ratio=None, candidate_latency=change.get((Metric.LATENCY, "naive")))
-        if baseline_moved(arms, floor):
-            found.add(case_id)
+    found: set[str] = set()
+    for said_of_case in by_case.values():
+        ratios = {s.subject.subject_id: s for s in said_of_case if s.metric is Metric.LATENCY_RATIO}
+        latency = {s.subject.arm: s.verdict.change for s in said_of_case if s.metric is Metric.LATENCY}
+        naive = next((s for s in ratios.values() if s.subject.role == "naive"), None)
+        candidates = [s for s in ratios.values() if s.subject.role == "candidate"]
+        explained = {
+            s.subject.subject_id
+            for s in candidates or [s for s in (naive,) if s is not None]
+            if baseline_moved(
+                ArmsMoved(
+                    candidate_ratio=s.verdict.change,
+                    naive_ratio=naive.verdict.change if naive is not None and naive is not s else None,
+                    candidate_latency=latency.get(s.subject.arm),
+                    optimized_latency=latency.get("optimized"),
+                ),
+                floor,
+            )
+        }
+        found |= explained
+        if explained and naive is not None:
+            found.add(naive.subject.subject_id)
     return frozenset(found)
 
 

@@ -42,6 +42,7 @@ class Machine:
     between: float = 0.012
     within: float = 0.025
     unit: str = "cpu-0"
+    arms: tuple[str, ...] = ARMS
 
     def run(
         self,
@@ -64,9 +65,9 @@ class Machine:
         rows = []
         for case in cases:
             naive: np.ndarray | None = None
-            for arm in ARMS:
+            for arm in self.arms:
                 noise = self.rng.normal(0, self.between) + self.rng.normal(0, self.within, processes)
-                ratio = np.log(LEVEL[arm] * slow(case, arm) / slow(case, "optimized")) + noise
+                ratio = np.log(LEVEL[role_of(arm)] * slow(case, arm) / slow(case, "optimized")) + noise
                 ratio = np.zeros(processes) if arm == "optimized" else ratio
                 naive = ratio if arm == "naive" else naive
                 wall = 1e-3 * np.exp(ratio + self.rng.normal(0, 0.3))
@@ -105,7 +106,7 @@ class Machine:
         row: dict[str, object] = dict.fromkeys(RESULTS.names) | {
             "run_id": run_id, "measured_at": at, "subject_id": f"{case}|{arm}|{self.unit}", "case_id": case,
             "operator": case.split("[")[0], "family": case.split("[")[0], "dtype": "fp32", "weight": 1 / len(CASES),
-            "arm": arm, "role": arm, "host": "box", "device_kind": "cpu", "device_model": "CPU",
+            "arm": arm, "role": role_of(arm), "host": "box", "device_kind": "cpu", "device_model": "CPU",
             "device_unit": self.unit, "status": "failed" if fails else "measured",
             "status_kind": "crashed" if fails else None, "status_reason": "The worker died." if fails else None,
         }  # fmt: skip
@@ -122,6 +123,11 @@ class Machine:
 def machine(tmp_path: Path) -> Machine:
     """A machine with an empty lake."""
     return Machine(folder=tmp_path, lake=Lake.create(tmp_path / "store"))
+
+
+def role_of(arm: str) -> str:
+    """`candidate:ours` is a candidate."""
+    return arm.split(":")[0]
 
 
 def at(night: float) -> datetime:
@@ -227,6 +233,21 @@ def test_the_denominator_moved_is_said_as_such(machine: Machine) -> None:
     assert [(f.operator, f.arm, f.finding_class, f.direction) for f in facts] == [("gemm", "optimized", "baseline", -1)]
     assert facts[0].change == pytest.approx(-0.25, abs=0.06)
     assert facts[0].price == 0
+
+
+def test_a_moved_denominator_explains_only_who_moved_as_much(tmp_path: Path) -> None:
+    """A library 8 % faster, and one of two candidates twice as slow besides: that one is slower, not its baseline."""
+    two = Machine(folder=tmp_path, lake=Lake.create(tmp_path / "store"), arms=(*ARMS, "candidate:ours"))
+
+    def slow(case: str, arm: str) -> float:
+        moved = {"optimized": 0.92, "candidate:ours": 2.0} if "gemm" in case else {}
+        return moved.get(arm, 1.0)
+
+    nights(two, 0, 8)
+    report = nights(two, 8, 9, slow=slow)
+    slower = [e.facts for e in report.events if e.facts.arm == "candidate:ours"]
+    assert [(f.operator, f.direction, f.finding_class != "baseline") for f in slower] == [("gemm", 1, True)]
+    assert slower[0].change == pytest.approx(2.0 / 0.92 - 1, abs=0.15)
 
 
 def test_a_case_that_stops_running_is_a_finding(machine: Machine) -> None:
