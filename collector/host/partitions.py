@@ -14,6 +14,7 @@ import multiprocessing
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -74,11 +75,25 @@ class ProcessWorkers:
             if not waiting:
                 break
             context = multiprocessing.get_context("spawn")  # a store does not survive fork
+            others = set(multiprocessing.active_children())
             with ProcessPoolExecutor(min(self.processes, len(waiting)), mp_context=context) as pool:
-                _collect(done, {n: pool.submit(work_out_task, tasks[n]) for n in waiting})
+                _collect(done, _submit(pool, {n: tasks[n] for n in waiting}))
+                if len(done) < len(tasks):
+                    # A pool that breaks while it starts a process waits for that one for ever.
+                    for process in set(multiprocessing.active_children()) - others:
+                        process.kill()
         if len(done) < len(tasks):
             raise WorkersError(f"judging: processes died in each of {ATTEMPTS} attempts; judge without --workers")
         return [done[n] for n in range(len(tasks))]
+
+
+def _submit(pool: ProcessPoolExecutor, tasks: Mapping[int, Task]) -> dict[int, Future[Mapping[str, WorkedOut]]]:
+    """Those that were taken: a process may be killed while tasks are still given out, and its pool takes no more."""
+    taken: dict[int, Future[Mapping[str, WorkedOut]]] = {}
+    with suppress(BrokenProcessPool):
+        for n, task in tasks.items():
+            taken[n] = pool.submit(work_out_task, task)
+    return taken
 
 
 def _collect(done: dict[int, Mapping[str, WorkedOut]], futures: Mapping[int, Future[Mapping[str, WorkedOut]]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import signal
@@ -10,6 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -132,6 +135,14 @@ def test_processes_say_the_same_when_one_is_killed(
     killer = kill_when_there(spawned)
     assert judged_by(ProcessWorkers(processes=2), history, tmp_path / "store") == alone
     killer.join()
+
+
+def test_a_pool_that_broke_while_tasks_were_given_out_takes_no_more() -> None:
+    """What was not taken waits for the next attempt."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with pytest.raises(BrokenProcessPool):
+            pool.submit(os._exit, 1).result()
+        assert partitions._submit(pool, {0: Task.__new__(Task)}) == {}
 
 
 def test_a_replayed_history_is_said_the_same(history: Path, tmp_path: Path) -> None:
